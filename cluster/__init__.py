@@ -1,0 +1,1 @@
+"""Cluster: turns one configuration into a running system; nothing else imports it."""

@@ -1,0 +1,1 @@
+"""Drafters: they propose tokens, on workers of their own."""

@@ -1,0 +1,1 @@
+"""Drafting methods, one a file; the file name is the method name."""

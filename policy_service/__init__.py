@@ -1,0 +1,1 @@
+"""Policy service: chooses arms, learns from outcomes, pools counts across replicas."""

@@ -1,0 +1,48 @@
+"""Configuration of the policy service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PolicyConfig(BaseModel):
+    """Which arms there are, which learner chooses, and how counts are pooled."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    learner: str = "ucbspec"
+    """File name in ``policy_service/learners``."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of the learner; unknown ones are refused."""
+    gammas: tuple[int, ...] = (2, 4, 8)
+    """Speculation lengths; every drafter with each of them is an arm, and so is ``none``."""
+    max_gamma: int = Field(default=16, ge=1, le=64)
+    """Largest speculation length that a request may pin."""
+    max_contexts: int = Field(default=256, ge=1)
+    """Most contexts to keep counts for; the rest fall to their parent."""
+    prior_strength: float = Field(default=20.0, ge=0)
+    """Most pulls that a pooled prior is worth to a new prompt, per arm."""
+    shrinkage: float = Field(default=20.0, ge=0)
+    """Pulls of the parent context that a context's own counts are mixed with."""
+    epoch_s: int = Field(default=600, ge=1)
+    """Length of an epoch bucket of counters."""
+    half_life_s: float = Field(default=6 * 3600.0, gt=0)
+    """Age at which a count weighs half."""
+    retention_s: int = Field(default=3 * 24 * 3600, ge=60)
+    """Age at which an epoch bucket expires."""
+    sync_period_s: float = Field(default=0.2, gt=0)
+    """How often a replica sends its counts."""
+    sync_timeout_s: float = Field(default=2.0, gt=0)
+    """How long a replica waits for the Policy's answer."""
+    publish_period_s: float = Field(default=0.5, gt=0)
+    """How often the Policy makes a new snapshot when counts have changed."""
+    ack_retention_s: float = Field(default=60.0, ge=0)
+    """How long a replica keeps acknowledged batches, to send them again after a failover."""
+    max_unsent_cells: int = Field(default=20_000, ge=1)
+    """Most cells a replica buffers while the Policy is away."""
+    key_prefix: str = "banditserve"
+    """First part of every key in Redis."""
+    num_cpus: float = Field(default=0.1, gt=0)
+    """CPUs that Ray reserves for the Policy."""

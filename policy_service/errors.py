@@ -1,0 +1,27 @@
+"""Errors of the policy service.
+
+    PolicyError
+    ├── PolicyConfigError       an unknown learner, arm or parameter, or a value out of range
+    ├── StoreUnavailableError   the store did not answer; try again later
+    └── StoreSchemaError        the store holds data of another schema; nothing was written
+
+Every constructor passes its positional arguments on, so that errors survive pickling.
+"""
+
+from __future__ import annotations
+
+
+class PolicyError(Exception):
+    """Base of all errors of this package."""
+
+
+class PolicyConfigError(PolicyError, ValueError):
+    """An unknown learner, arm or parameter, or a value out of range."""
+
+
+class StoreUnavailableError(PolicyError):
+    """The store did not answer; what was not acknowledged is sent again later."""
+
+
+class StoreSchemaError(PolicyError):
+    """The store holds data of a schema this version does not know; nothing was written."""

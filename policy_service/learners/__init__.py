@@ -1,0 +1,1 @@
+"""Learners, one a file; the file name is the name of the learner."""

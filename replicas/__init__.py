@@ -1,0 +1,1 @@
+"""Replicas: Ingress and Verifier, the engine that runs the target model."""

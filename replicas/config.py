@@ -1,0 +1,90 @@
+"""Configuration of the replicas."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EngineConfig(BaseModel):
+    """The engine of one Verifier."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the target model runs; ``auto`` takes a GPU if there is one."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of weights and cache; ``auto`` is float32 on CPU and bfloat16 on a GPU."""
+    num_threads: int = Field(default=0, ge=0)
+    """Threads of the target model on CPU; 0 takes the machine's cores divided by the Verifiers."""
+    packed_linears: bool = True
+    """Pack the linears' weights for oneDNN on CPU in float32, where torch has the operator."""
+    page_tokens: int = Field(default=16, ge=1)
+    """Tokens in a page of the cache."""
+    cache_tokens: int = Field(default=0, ge=0)
+    """Tokens the cache holds; 0 sizes it from free memory and ``cache_memory_share``."""
+    cache_memory_share: float = Field(default=0.2, gt=0, le=0.95)
+    """Share of free memory that the cache may take where its size is not given."""
+    max_cache_bytes: int = Field(default=4 * 2**30, gt=0)
+    """Most bytes the cache takes where its size is not given."""
+    max_sequences: int = Field(default=32, ge=1)
+    """Most sequences in one step."""
+    max_step_tokens: int = Field(default=256, ge=1)
+    """Most tokens in one step; longer prompts are prefilled in chunks."""
+    max_queued: int = Field(default=256, ge=0)
+    """Most requests waiting; one more is answered with 429."""
+    max_context: int = Field(default=0, ge=0)
+    """Longest prompt and reply together; 0 takes the model's own limit."""
+    stall_s: float = Field(default=60.0, gt=0)
+    """A Verifier with work whose last step is older than this is unhealthy."""
+
+
+class VerifierConfig(BaseModel):
+    """The Verifier replicas."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    num_replicas: int = Field(default=1, ge=1)
+    """Verifiers."""
+    num_cpus: float = Field(default=1.0, gt=0)
+    """CPUs that Ray reserves for each."""
+    num_gpus: float = Field(default=0.0, ge=0)
+    """GPUs that Ray reserves for each."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that Verifiers may run on."""
+    max_ongoing_requests: int = Field(default=512, ge=1)
+    """Most requests that Serve gives to one Verifier at a time."""
+    engine: EngineConfig = EngineConfig()
+    """Its engine."""
+
+
+class IngressConfig(BaseModel):
+    """The HTTP front."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    num_replicas: int = Field(default=1, ge=1)
+    """Ingress replicas."""
+    num_cpus: float = Field(default=0.1, gt=0)
+    """CPUs that Ray reserves for each."""
+    max_ongoing_requests: int = Field(default=1024, ge=1)
+    """Most HTTP requests that one Ingress handles at a time."""
+    max_attempts: int = Field(default=4, ge=1)
+    """How often a request is given to a Verifier before it fails."""
+    retry_window_s: float = Field(default=120.0, ge=0)
+    """How long a request may wait for a Verifier to come back."""
+    max_body_bytes: int = Field(default=4 * 2**20, ge=1024)
+    """Largest HTTP body."""
+    max_prompts: int = Field(default=64, ge=1)
+    """Most prompts in one completions request."""
+    max_choices: int = Field(default=16, ge=1)
+    """Largest ``n``."""
+    max_logprobs: int = Field(default=20, ge=0)
+    """Most alternatives that may be asked for with each token."""
+    default_max_tokens: int = Field(default=512, ge=1)
+    """Reply length of a chat request that names none, bounded by the context."""
+    api_keys: tuple[str, ...] = ()
+    """Keys that clients must present; none given: no key is needed."""
+    strict_parameters: bool = True
+    """Refuse unknown fields with 400; otherwise they are ignored with a warning header."""
