@@ -30,6 +30,10 @@ class DrafterConfig(BaseModel):
     """Longest that a step waits for this drafter."""
     ping_period_s: float = Field(default=1.0, gt=0)
     """How often the host asks its worker whether it lives."""
+    max_missed_pings: int = Field(default=10, ge=1)
+    """Pings in a row that a worker may leave unanswered before its host replaces it."""
+    num_gpus: float = Field(default=0.0, ge=0)
+    """GPUs that Ray reserves for each worker."""
 
 
 def default_drafters() -> dict[str, DrafterConfig]:

@@ -12,6 +12,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
+RewardKind = Literal["tokens", "time"]
+"""What a learner is paid for: tokens of a round, or tokens for the time that they took."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
@@ -119,6 +122,35 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class AskItem:
+    """One sequence of a step, before drafting.
+
+    Attributes:
+        sequence_id: The sequence, as it was opened.
+        room: Most draft tokens that make sense now; a larger arm may still be chosen and is then
+            cut by the engine. 0 asks for plain decoding.
+    """
+
+    sequence_id: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimItem:
+    """One sequence of a step, after drafting.
+
+    Attributes:
+        sequence_id: The sequence, as it was opened.
+        decision: What was chosen for it in this step.
+        draft_length: Nodes of the draft that came back.
+    """
+
+    sequence_id: str
+    decision: Decision
+    draft_length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What one round of one sequence cost and earned.
 
@@ -133,6 +165,10 @@ class Outcome:
         batch_size: Sequences that decoded in the step.
         draft_status: ``ok``, or why there was no draft: ``none``, ``empty``, ``late``, ``failed``,
             ``malformed``, ``need_context``, ``away``.
+        plain_ms: What the step would have taken, by the engine's model of it, had all its sequences
+            decoded plainly; 0 if unknown.
+        alike_ms: What it would have taken, the wait for this draft included, had all its sequences
+            verified as many tokens as this one; 0 if unknown.
     """
 
     num_drafted: int
@@ -143,6 +179,8 @@ class Outcome:
     draft_wait_ms: float
     batch_size: int
     draft_status: str
+    plain_ms: float = 0.0
+    alike_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +194,10 @@ class ArmCounts:
         verified: Tokens verified.
         accepted: Tokens accepted.
         step_us: Microseconds of the steps the rounds ran in.
+        failed: Rounds whose drafter gave no usable answer (late, failed, away, malformed or without
+            the context). They are not among the pulls and no other counter has them, for they say
+            nothing about how good the arm is.
+        reward_micros: Millionths of the rounds' time rewards (``policy_service.reward``).
     """
 
     pulls: int = 0
@@ -164,6 +206,8 @@ class ArmCounts:
     verified: int = 0
     accepted: int = 0
     step_us: int = 0
+    failed: int = 0
+    reward_micros: int = 0
 
     def __add__(self, other: ArmCounts) -> ArmCounts:
         return ArmCounts(
@@ -173,7 +217,13 @@ class ArmCounts:
             self.verified + other.verified,
             self.accepted + other.accepted,
             self.step_us + other.step_us,
+            self.failed + other.failed,
+            self.reward_micros + other.reward_micros,
         )
+
+    def reward(self, kind: RewardKind) -> float:
+        """Return the sum of the rounds' rewards of a kind."""
+        return self.reward_micros / 1e6 if kind == "time" else float(self.reward_tokens)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -220,7 +270,7 @@ class Snapshot:
         version: Grows with every change; 0 is the empty snapshot.
         created_at: Seconds since 1970.
         target_model: Name of the target model.
-        cells: Decayed (pulls, reward in tokens) of each cell.
+        cells: Decayed (pulls, reward) of each cell; the reward is of the configured kind.
     """
 
     version: int
@@ -238,12 +288,15 @@ class SyncReply:
 
     Attributes:
         applied_sequence: Highest sequence of this incarnation that the store has; everything after
-            it must be sent (again).
-        snapshot: A newer snapshot than the replica has, or None.
+            it must be sent (again). Means nothing if no batch was sent.
+        snapshot: Another snapshot than the replica has, or None.
+        store_away: The store did not answer. ``applied_sequence`` is then only what this call
+            applied before (0: nothing), and nothing follows from its being low.
     """
 
     applied_sequence: int
     snapshot: Snapshot | None = None
+    store_away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +305,7 @@ class ArmPrior:
 
     Attributes:
         pulls: Strength, in pulls.
-        mean: Mean reward in tokens per round.
+        mean: Mean reward of a round.
     """
 
     pulls: float
@@ -287,5 +340,5 @@ class Learner(Protocol[StateT]):
     ) -> tuple[Arm, str, float, Mapping[str, float]]:
         """Choose one of ``allowed``: (arm, reason, propensity, estimates). Changes nothing."""
 
-    def update(self, state: StateT, arm: Arm, reward_tokens: int) -> StateT:
-        """Return the state after ``arm`` earned ``reward_tokens`` (accepted and one more)."""
+    def update(self, state: StateT, arm: Arm, reward: float) -> StateT:
+        """Return the state after ``arm`` earned ``reward``, in ``[0, gamma + 1]``."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from policy_service.api import RewardKind
 
 
 class PolicyConfig(BaseModel):
@@ -16,6 +18,9 @@ class PolicyConfig(BaseModel):
     """File name in ``policy_service/learners``."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the learner; unknown ones are refused."""
+    reward: RewardKind = "time"
+    """What the learner is paid for: ``tokens`` of a round, as in the paper, or those tokens times
+    the share of the round's time that plain decoding would have taken."""
     gammas: tuple[int, ...] = (2, 4, 8)
     """Speculation lengths; every drafter with each of them is an arm, and so is ``none``."""
     max_gamma: int = Field(default=16, ge=1, le=64)
@@ -46,3 +51,12 @@ class PolicyConfig(BaseModel):
     """First part of every key in Redis."""
     num_cpus: float = Field(default=0.1, gt=0)
     """CPUs that Ray reserves for the Policy."""
+
+    @model_validator(mode="after")
+    def _check_gammas(self) -> Self:
+        """Refuse speculation lengths that no arm can have."""
+        if any(not 1 <= gamma <= self.max_gamma for gamma in self.gammas):
+            raise ValueError(f"gammas must lie in 1..{self.max_gamma} (max_gamma): {self.gammas}")
+        if len(set(self.gammas)) != len(self.gammas):
+            raise ValueError(f"gammas must differ from each other: {self.gammas}")
+        return self

@@ -30,8 +30,9 @@ class EngineConfig(BaseModel):
     """Most bytes the cache takes where its size is not given."""
     max_sequences: int = Field(default=32, ge=1)
     """Most sequences in one step."""
-    max_step_tokens: int = Field(default=256, ge=1)
-    """Most tokens in one step; longer prompts are prefilled in chunks."""
+    max_step_tokens: int = Field(default=0, ge=0)
+    """Most tokens in one step, longer prompts are prefilled in chunks; 0 takes 128 on CPU, 2048 on
+    a GPU."""
     max_queued: int = Field(default=256, ge=0)
     """Most requests waiting; one more is answered with 429."""
     max_context: int = Field(default=0, ge=0)
@@ -88,3 +89,5 @@ class IngressConfig(BaseModel):
     """Keys that clients must present; none given: no key is needed."""
     strict_parameters: bool = True
     """Refuse unknown fields with 400; otherwise they are ignored with a warning header."""
+    token_host: str = ""
+    """Address on which each Ingress takes tokens from Verifiers; empty takes its Ray node's."""

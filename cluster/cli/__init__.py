@@ -1,0 +1,1 @@
+"""The command line ``banditserve``: one file for each command."""

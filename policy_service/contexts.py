@@ -1,0 +1,112 @@
+"""Contexts: the groups of requests whose counts are pooled, from specific to the root.
+
+A context is named by what it groups by, so that its parent follows from its name alone and whoever
+reads counts can sum them upwards without a registry. There are three levels::
+
+    n=acme|r=chat|s=ab12cd|c=1|l=2|t=0    tenant, route, system prompt, code, length, temperature
+    r=chat|c=1                            route, code
+    global
+
+Buckets: ``c`` (share of code-like characters) 0 below 0.04, 1 below 0.10, else 2; ``l`` (tokens of
+the prompt) 0 below 64, then one more at 64, 256, 1024, 4096 and 16384; ``t`` (temperature) 0 for
+greedy, 1 up to 0.5, 2 up to 1, else 3.
+
+This module knows neither counts nor learners.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from policy_service.api import RequestFeatures
+
+GLOBAL = "global"
+"""The root: every round counts here."""
+
+CODE_BOUNDS = (0.04, 0.10)
+LENGTH_BOUNDS = (64, 256, 1024, 4096, 16384)
+TEMPERATURE_BOUNDS = (0.0, 0.5, 1.0)
+_LONGEST_PART = 64
+_SPECIFIC = "n="
+
+
+def context_chain(features: RequestFeatures) -> tuple[str, ...]:
+    """Return the contexts of a request, the most specific first, ``global`` last.
+
+    >>> context_chain(RequestFeatures(tenant="acme", route="chat"))
+    ('n=acme|r=chat|s=|c=0|l=0|t=0', 'r=chat|c=0', 'global')
+    """
+    route = _part(features.route)
+    code = bisect_right(CODE_BOUNDS, features.code_likeness)
+    length = bisect_right(LENGTH_BOUNDS, features.num_prompt_tokens)
+    temperature = bisect_left(TEMPERATURE_BOUNDS, features.temperature)
+    specific = (
+        f"{_SPECIFIC}{_part(features.tenant)}|r={route}|s={_part(features.system_prompt_hash)}"
+        f"|c={code}|l={length}|t={temperature}"
+    )
+    return specific, f"r={route}|c={code}", GLOBAL
+
+
+def parent_of(context: str) -> str | None:
+    """Return the context that ``context`` is part of; None for the root.
+
+    A name of another form is a child of the root, so that no count is ever left out of it.
+
+    >>> parent_of("n=acme|r=chat|s=|c=0|l=0|t=0")
+    'r=chat|c=0'
+    """
+    if context == GLOBAL:
+        return None
+    if not is_specific(context):
+        return GLOBAL
+    parts = [part for part in context.split("|") if part[:2] in ("r=", "c=")]
+    return "|".join(parts) or GLOBAL
+
+
+def is_specific(context: str) -> bool:
+    """Whether the context is of the most specific level, the one whose number is bounded."""
+    return context.startswith(_SPECIFIC)
+
+
+def _part(text: str) -> str:
+    """Return free text in a form that holds no separator and has a bounded length."""
+    quoted = quote(text, safe="")
+    if len(quoted) <= _LONGEST_PART:
+        return quoted
+    return "~" + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+class ContextRegistry:
+    """Admits at most so many specific contexts; requests of the rest count for their parent.
+
+    Contexts that the pool already keeps come first, then new ones in the order they arrive. When
+    the pool forgets a context, its place is free again. Not safe for use from several threads.
+    """
+
+    def __init__(self, max_contexts: int) -> None:
+        self._max_contexts = max_contexts
+        self._admitted: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._admitted)
+
+    def admit(self, chain: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the chain, without its most specific context if there is no place for it."""
+        if not is_specific(chain[0]) or chain[0] in self._admitted:
+            return chain
+        if len(self._admitted) >= self._max_contexts:
+            return chain[1:]
+        self._admitted.add(chain[0])
+        return chain
+
+    def refresh(self, pooled: Iterable[str]) -> None:
+        """Start anew from the contexts that the pool keeps.
+
+        A context admitted since the pool was read gives up its place and takes one again with its
+        next request.
+        """
+        known = [context for context in dict.fromkeys(pooled) if is_specific(context)]
+        self._admitted = set(known[: self._max_contexts])

@@ -1,0 +1,168 @@
+"""Attention over the paged cache, as a function that transformers models call.
+
+Registered in transformers' attention registry without a mask function and used with
+``use_cache=False``: the model then hands over the new rows' queries, keys and values, and
+everything about the cache stays here. Honours ``scaling``, ``sliding_window``, ``softcap`` and
+``s_aux`` (sinks).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from replicas.engine.batch import PackedBatch, Segment
+from replicas.engine.kv_cache import KVCache, LayerShape
+
+
+class PagedAttention:
+    """The attention function of one model.
+
+    Before each forward the engine sets the step with ``begin``. Before there is a cache, ``shapes``
+    collects what each layer would store, and rows attend to nothing but their own segment.
+    """
+
+    def __init__(self) -> None:
+        self.name = f"banditserve_paged_{id(self):x}"
+        self.shapes: dict[int, LayerShape] = {}
+        self.cache: KVCache | None = None
+        self._batch = PackedBatch()
+        self._new_slots: Tensor | None = None
+        AttentionInterface.register(self.name, self)
+
+    def begin(self, batch: PackedBatch, device: torch.device) -> None:
+        """Set the step that the next forward computes."""
+        self._batch = batch
+        self._new_slots = torch.tensor(batch.new_slots(), device=device)
+
+    def __call__(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float | None = None,
+        sliding_window: int | None = None,
+        softcap: float | None = None,
+        s_aux: Tensor | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        """Write the new rows to the cache and attend.
+
+        Args:
+            module: The attention layer; its ``layer_idx`` names the layer.
+            query: ``[1, num_heads, num_rows, key_dim]``.
+            key: ``[1, num_kv_heads, num_rows, key_dim]``.
+            value: ``[1, num_kv_heads, num_rows, value_dim]``.
+            attention_mask: None: no mask function is registered.
+            scaling: Factor on the scores; ``key_dim ** -0.5`` if None.
+            sliding_window: Tokens a row sees, its own included; None for all.
+            softcap: Scores are ``softcap * tanh(scores / softcap)``.
+            s_aux: Sink logits, ``[num_heads]``.
+
+        Returns:
+            ``[1, num_rows, num_heads, value_dim]`` and None.
+        """
+        layer = int(module.layer_idx)  # type: ignore[arg-type]  # nn.Module types attributes loosely
+        keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
+        if self.cache is None:
+            self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[2], values.shape[2])
+        else:
+            self.cache.keys[layer][self._new_slots] = keys
+            self.cache.values[layer][self._new_slots] = values
+        scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+        outputs = []
+        for segment in self._batch.segments:
+            rows = slice(segment.first_row, segment.first_row + segment.num_rows)
+            if self.cache is None:
+                segment_keys, segment_values = keys[rows], values[rows]
+            else:
+                context = segment.context(query.device)
+                segment_keys = self.cache.keys[layer][context]
+                segment_values = self.cache.values[layer][context]
+            outputs.append(
+                attend(
+                    query[0, :, rows],
+                    segment_keys,
+                    segment_values,
+                    segment.mask(sliding_window, query.device),
+                    scale,
+                    softcap,
+                    s_aux,
+                )
+            )
+        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return output.unsqueeze(0), None
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attend from one segment's rows to its context.
+
+    Heads that share keys are laid out as rows, so keys and values are not repeated.
+
+    Args:
+        query: ``[num_heads, num_rows, key_dim]``.
+        keys: ``[num_context, num_kv_heads, key_dim]``.
+        values: ``[num_context, num_kv_heads, value_dim]``.
+        mask: What each row sees, ``[num_rows, num_context]``; None for everything.
+        scale: Factor on the scores.
+        softcap: Soft limit of the scores; None for none.
+        sinks: Extra logit a head, ``[num_heads]``; None for none.
+
+    Returns:
+        ``[num_rows, num_heads, value_dim]``.
+    """
+    num_heads, num_rows, key_dim = query.shape
+    num_kv_heads = keys.shape[1]
+    group = num_heads // num_kv_heads
+    grouped = query.reshape(1, num_kv_heads, group * num_rows, key_dim)
+    keys, values = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
+    grouped_mask = mask if mask is None or group == 1 else mask.repeat(group, 1)
+    if softcap is None and sinks is None:
+        output = scaled_dot_product_attention(
+            grouped, keys, values, attn_mask=grouped_mask, scale=scale
+        )
+    else:
+        output = _attend_plainly(grouped, keys, values, grouped_mask, scale, softcap, sinks)
+    return output.reshape(num_heads, num_rows, -1).transpose(0, 1)
+
+
+def _attend_plainly(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    scores = query @ keys.transpose(-1, -2) * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    scores = scores.float()
+    if sinks is not None:
+        num_kv_heads, rows = scores.shape[1], scores.shape[2]
+        extra = sinks.float().reshape(num_kv_heads, -1, 1)
+        extra = extra.expand(-1, -1, rows // extra.shape[1]).reshape(1, num_kv_heads, rows, 1)
+        weights = torch.softmax(torch.cat([scores, extra], dim=-1), dim=-1)[..., :-1]
+    else:
+        weights = torch.softmax(scores, dim=-1)
+    return weights.to(values.dtype) @ values
+
+
+__all__ = ["PagedAttention", "Segment", "attend"]

@@ -1,0 +1,180 @@
+"""One step's input to the target: all sequences' new rows, packed one after the other.
+
+A sequence adds a segment: the tokens it must compute (a prefill chunk, or its last committed token)
+and, after them, a draft. Rows of a segment see the sequence's cached tokens, the segment's own
+committed tokens before them and, in a draft, their ancestors. Pure construction; numpy and torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drafters.api import Draft
+
+
+@dataclass(slots=True)
+class Segment:
+    """The rows of one sequence in a step.
+
+    Attributes:
+        first_row: Index of its first row in the pack.
+        num_cached: Tokens of the sequence whose keys and values are in the cache.
+        token_ids: Tokens of its rows, ``[num_rows]``.
+        draft: The draft at its end; its tokens are the last of ``token_ids``.
+        slots: Cache slots of all tokens, cached and new, ``[num_cached + num_rows]``.
+        num_logits: How many rows, counted from the end, need logits.
+    """
+
+    first_row: int
+    num_cached: int
+    token_ids: list[int]
+    draft: Draft
+    slots: list[int]
+    num_logits: int
+    _masks: dict[int | None, Tensor | None] = field(default_factory=dict)
+    _context: slice | Tensor | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the segment."""
+        return len(self.token_ids)
+
+    @property
+    def num_committed(self) -> int:
+        """Rows that are not draft."""
+        return self.num_rows - len(self.draft)
+
+    def positions(self) -> list[int]:
+        """Return the position of each row in its sequence; siblings in a draft share one."""
+        start, committed = self.num_cached, self.num_committed
+        positions = list(range(start, start + committed))
+        depths: list[int] = []
+        for parent in self.draft.parents:
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+        return positions + [start + committed + depth for depth in depths]
+
+    def context(self, device: torch.device) -> slice | Tensor:
+        """Return how to find the segment's keys: a slice where its slots follow each other."""
+        if self._context is None:
+            first, last = self.slots[0], self.slots[-1]
+            if last - first + 1 == len(self.slots) and _is_run(self.slots):
+                self._context = slice(first, last + 1)
+            else:
+                self._context = torch.tensor(self.slots, device=device)
+        return self._context
+
+    def mask(self, window: int | None, device: torch.device) -> Tensor | None:
+        """Return which keys each row sees, bool ``[num_rows, num_cached + num_rows]``.
+
+        Args:
+            window: Sliding window in tokens, the row's own included; None for full attention.
+            device: Where to put it.
+
+        Returns:
+            The mask, or None where every row sees every key.
+        """
+        if window not in self._masks:
+            visible = self._visible(window)
+            all_seen = bool(visible.all())
+            self._masks[window] = None if all_seen else torch.from_numpy(visible).to(device)
+        return self._masks[window]
+
+    def _visible(self, window: int | None) -> NDArray[np.bool_]:
+        num_rows, committed = self.num_rows, self.num_committed
+        visible = np.ones((num_rows, self.num_cached + num_rows), dtype=np.bool_)
+        new = np.tri(num_rows, dtype=np.bool_)
+        if not self.draft.is_chain:
+            new[committed:, committed:] = _ancestors(self.draft.parents)
+        visible[:, self.num_cached :] = new
+        if window is not None:
+            rows = np.array(self.positions())
+            keys = np.concatenate([np.arange(self.num_cached), rows])
+            visible &= rows[:, None] - keys[None, :] < window
+        return visible
+
+
+@dataclass(slots=True)
+class PackedBatch:
+    """All segments of a step.
+
+    Attributes:
+        segments: The segments, in row order.
+    """
+
+    segments: list[Segment] = field(default_factory=list)
+    num_rows: int = 0
+
+    def add(
+        self,
+        num_cached: int,
+        token_ids: Sequence[int],
+        draft: Draft,
+        slots: list[int],
+        needs_logits: bool,
+    ) -> Segment:
+        """Append a segment of committed ``token_ids`` and a draft.
+
+        Args:
+            num_cached: Tokens of the sequence that are in the cache.
+            token_ids: Committed tokens to compute, at least one.
+            draft: Draft to verify after them.
+            slots: Slots of cached, committed and draft tokens.
+            needs_logits: Whether the last committed token's logits (and the draft's) are wanted.
+        """
+        segment = Segment(
+            first_row=self.num_rows,
+            num_cached=num_cached,
+            token_ids=[*token_ids, *draft.token_ids],
+            draft=draft,
+            slots=slots,
+            num_logits=len(draft) + 1 if needs_logits else 0,
+        )
+        assert len(slots) == num_cached + segment.num_rows
+        self.segments.append(segment)
+        self.num_rows += segment.num_rows
+        return segment
+
+    @property
+    def num_context(self) -> int:
+        """Cached tokens that the step reads, over all segments."""
+        return sum(segment.num_cached for segment in self.segments)
+
+    def input_ids(self) -> list[int]:
+        """Return the tokens of all rows."""
+        return [token for segment in self.segments for token in segment.token_ids]
+
+    def positions(self) -> list[int]:
+        """Return the positions of all rows."""
+        return [position for segment in self.segments for position in segment.positions()]
+
+    def new_slots(self) -> list[int]:
+        """Return where each row's keys and values go."""
+        return [slot for segment in self.segments for slot in segment.slots[segment.num_cached :]]
+
+    def logit_rows(self) -> list[int]:
+        """Return the rows whose logits are wanted, segment by segment."""
+        rows: list[int] = []
+        for segment in self.segments:
+            stop = segment.first_row + segment.num_rows
+            rows.extend(range(stop - segment.num_logits, stop))
+        return rows
+
+
+def _is_run(slots: Sequence[int]) -> bool:
+    return all(b - a == 1 for a, b in pairwise(slots))
+
+
+def _ancestors(parents: Sequence[int]) -> NDArray[np.bool_]:
+    """Return which nodes each node sees: itself and its ancestors, ``[nodes, nodes]``."""
+    seen = np.eye(len(parents), dtype=np.bool_)
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            seen[node] |= seen[parent]
+    return seen

@@ -1,0 +1,309 @@
+"""One step of the engine: ask, draft, trim, verify, commit, learn. Single-threaded.
+
+Knows the policy by its planner and the drafters by their client; neither Ray nor HTTP.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from drafters.api import EMPTY_DRAFT, Draft
+from drafters.client import DrafterClient, DraftResult
+from policy_service.api import NONE, AskItem, TrimItem
+from policy_service.client import Planner
+from replicas.api import GenerationRequest, GenerationResult, ReplyTo, TokenChunk
+from replicas.detokenizer import Tokenizer
+from replicas.engine.batch import PackedBatch, Segment
+from replicas.engine.counters import EngineCounters
+from replicas.engine.pages import PagePool
+from replicas.engine.rounds import DecodingRound
+from replicas.engine.sampler import Sampler
+from replicas.engine.scheduler import Scheduler
+from replicas.engine.sequence import EngineSequence
+from replicas.engine.step_time import StepTimeModel
+from replicas.engine.stopping import StopRules, end_token_ids
+from replicas.engine.target_model import TargetModel
+from replicas.engine.verification import Verdict, verify_draft
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What a step gave to the outside.
+
+    Attributes:
+        chunks: New tokens and where to send them.
+        finished: Replies that are complete.
+    """
+
+    chunks: list[tuple[ReplyTo, TokenChunk]] = field(default_factory=list)
+    finished: list[GenerationResult] = field(default_factory=list)
+
+
+class EngineCore:
+    """The engine of one Verifier, one step at a time.
+
+    Args:
+        model: The target model.
+        planner: Chooses arms and learns.
+        drafters: Gets drafts.
+        tokenizer: For stop strings; None if the model has none.
+        step_time: Predicts how long a step takes; learns from every step.
+        max_sequences: Most sequences in a step.
+        max_step_tokens: Most tokens in a step.
+        replica: Name of this Verifier, for results.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        model: TargetModel,
+        planner: Planner,
+        drafters: DrafterClient,
+        tokenizer: Tokenizer | None,
+        step_time: StepTimeModel,
+        max_sequences: int,
+        max_step_tokens: int,
+        replica: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._model = model
+        self._planner = planner
+        self._drafters = drafters
+        self._tokenizer = tokenizer
+        self._step_time = step_time
+        self._replica = replica
+        self._clock = clock
+        self._vocab = torch.arange(model.vocab_size, device=model.device)
+        self._scheduler = Scheduler(
+            PagePool(model.num_pages, model.page_tokens), max_sequences, max_step_tokens
+        )
+        self.counters = EngineCounters()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self._scheduler.has_work
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that have not begun."""
+        return len(self._scheduler.waiting)
+
+    @property
+    def num_running(self) -> int:
+        """Requests under way."""
+        return len(self._scheduler.running)
+
+    @property
+    def cache_usage(self) -> float:
+        """Share of the pages that sequences hold, 0 to 1."""
+        return self._scheduler.pool.num_used / self._scheduler.pool.num_pages
+
+    @property
+    def num_preemptions(self) -> int:
+        """How often a sequence had to give its pages up."""
+        return self._scheduler.num_preemptions
+
+    def add(self, request: GenerationRequest, arrived_at: float) -> None:
+        """Queue a request that ``check_request`` has passed."""
+        sampling = request.sampling
+        stop_rules = StopRules(sampling, self._model.eos_token_ids, self._tokenizer)
+        sampler = Sampler(
+            sampling,
+            request.seed,
+            request.choice_index,
+            request.prompt_token_ids,
+            end_token_ids(sampling, self._model.eos_token_ids),
+            self._vocab,
+        )
+        for token in request.resume_token_ids:
+            sampler.emit(token)
+            stop_rules.emit(token)
+        token_ids = [*request.prompt_token_ids, *request.resume_token_ids]
+        self._scheduler.waiting.append(
+            EngineSequence(request, sampler, stop_rules, arrived_at, token_ids)
+        )
+        self._planner.open(request.request_id, request.features, request.speculation)
+
+    def cancel(self, request_ids: set[str]) -> None:
+        """Drop requests and everything they hold; unknown ones are no error."""
+        live = [*self._scheduler.waiting, *self._scheduler.running]
+        dropped = [sequence for sequence in live if sequence.id in request_ids]
+        self._remove(dropped)
+        self.counters.cancelled += len(dropped)
+
+    def step(self) -> StepOutput:
+        """Run one step and return what it gave."""
+        started = self._clock()
+        self._scheduler.admit(started)
+        rounds = self._ask(self._scheduler.decoding())
+        self._draft(rounds)
+        batch, prefills = self._build(rounds)
+        forward_started = self._clock()
+        logits = self._model.forward(batch)
+        forward_s = self._clock() - forward_started
+        self._step_time.observe(batch.num_rows, forward_s * 1e3)
+        self.counters.forward_s += forward_s
+        output = self._commit(batch, logits, rounds, prefills)
+        self._learn(rounds, started)
+        return output
+
+    def _ask(self, sequences: Sequence[EngineSequence]) -> list[DecodingRound]:
+        rooms = [self._scheduler.draft_room(one, len(sequences)) for one in sequences]
+        decisions = self._planner.ask(
+            [AskItem(one.id, room) for one, room in zip(sequences, rooms, strict=True)]
+        )
+        return [
+            DecodingRound(one, decision, num_wanted=min(decision.arm.gamma, room))
+            for one, decision, room in zip(sequences, decisions, rooms, strict=True)
+        ]
+
+    def _draft(self, rounds: Sequence[DecodingRound]) -> None:
+        """Get and trim the drafts of the rounds that chose a drafter."""
+        drafting = [one for one in rounds if one.decision.arm != NONE]
+        if not drafting:
+            return
+        results = self._drafters.draft([one.wanted() for one in drafting])
+        self.counters.draft_wait_s += max(result.wait_ms for result in results) / 1e3
+        kept = self._planner.trim(
+            [
+                TrimItem(one.sequence.id, one.decision, len(result.draft))
+                for one, result in zip(drafting, results, strict=True)
+            ]
+        )
+        for one, result, num_kept in zip(drafting, results, kept, strict=True):
+            self._take_draft(one, result, num_kept)
+
+    def _take_draft(self, one: DecodingRound, result: DraftResult, num_kept: int) -> None:
+        one.num_drafted = len(result.draft)
+        one.status = result.status
+        one.wait_ms = result.wait_ms
+        num_nodes = self._scheduler.grow_for_draft(one.sequence, min(num_kept, one.num_drafted))
+        one.draft = result.draft.prefix(num_nodes)
+
+    def _build(
+        self, rounds: Sequence[DecodingRound]
+    ) -> tuple[PackedBatch, list[tuple[EngineSequence, int]]]:
+        batch = PackedBatch()
+        for one in rounds:
+            self._add_segment(batch, one.sequence, 1, one.draft)
+        prefills = self._scheduler.prefill_chunks(batch.num_rows)
+        for sequence, size in prefills:
+            self._add_segment(batch, sequence, size, EMPTY_DRAFT)
+        return batch, prefills
+
+    def _add_segment(
+        self, batch: PackedBatch, sequence: EngineSequence, size: int, draft: Draft
+    ) -> None:
+        start = sequence.num_cached
+        stop = start + size
+        batch.add(
+            start,
+            sequence.token_ids[start:stop],
+            draft,
+            self._model.cache.slots(sequence.pages, 0, stop + len(draft)),
+            needs_logits=stop == len(sequence.token_ids),
+        )
+
+    def _commit(
+        self,
+        batch: PackedBatch,
+        logits: Tensor,
+        rounds: Sequence[DecodingRound],
+        prefills: Sequence[tuple[EngineSequence, int]],
+    ) -> StepOutput:
+        output = StepOutput()
+        likeliest = torch.argmax(logits, dim=-1).tolist()
+        row = 0
+        for segment, one in zip(batch.segments, rounds, strict=False):
+            one.verdict = self._verify(one.sequence, one.draft, logits, likeliest, row)
+            self._keep_accepted(one.sequence, segment, one.verdict)
+            self._deliver(one.sequence, one.verdict, output)
+            row += segment.num_logits
+        for segment, (sequence, size) in zip(batch.segments[len(rounds) :], prefills, strict=True):
+            self.counters.prompt_tokens += size
+            num_cached = sequence.num_cached + size
+            if segment.num_logits:
+                verdict = self._verify(sequence, EMPTY_DRAFT, logits, likeliest, row)
+                self._scheduler.commit(sequence, num_cached)
+                self._deliver(sequence, verdict, output)
+            else:
+                self._scheduler.commit(sequence, num_cached)
+            row += segment.num_logits
+        return output
+
+    def _verify(
+        self,
+        sequence: EngineSequence,
+        draft: Draft,
+        logits: Tensor,
+        likeliest: Sequence[int],
+        first_row: int,
+    ) -> Verdict:
+        row = first_row
+
+        def target_token(node: int) -> int:
+            nonlocal row
+            row = first_row + 1 + node
+            if sequence.sampler.is_plain_greedy:
+                return likeliest[row]
+            return sequence.sampler.token(logits[row], len(sequence.token_ids))
+
+        return verify_draft(draft, target_token, lambda token: sequence.emit(token, logits[row]))
+
+    def _keep_accepted(self, sequence: EngineSequence, segment: Segment, verdict: Verdict) -> None:
+        """Line up the cache rows of the accepted branch and forget the others."""
+        first = segment.num_cached + segment.num_committed
+        sources = [segment.slots[first + node] for node in verdict.accepted_nodes]
+        targets = segment.slots[first : first + len(sources)]
+        if sources != targets:
+            self._model.cache.move(sources, targets)
+        self._scheduler.commit(sequence, min(first + len(sources), len(sequence.token_ids) - 1))
+
+    def _deliver(self, sequence: EngineSequence, verdict: Verdict, output: StepOutput) -> None:
+        now = self._clock()
+        token_ids = verdict.token_ids
+        self.counters.emitted_tokens += len(token_ids)
+        if not sequence.first_token_at:
+            sequence.first_token_at = now
+        reply_to = sequence.request.reply_to
+        if reply_to is not None:
+            start = sequence.num_emitted - len(token_ids)
+            logprobs = tuple(sequence.logprobs[-len(token_ids) :])
+            chunk = TokenChunk(sequence.id, start, token_ids, logprobs)
+            output.chunks.append((reply_to, chunk))
+
+    def _learn(self, rounds: Sequence[DecodingRound], started: float) -> None:
+        step_ms = (self._clock() - started) * 1e3
+        observed = []
+        for one in rounds:
+            outcome = one.outcome(step_ms, len(rounds), self._step_time)
+            one.sequence.count_round(outcome.num_verified, outcome.num_accepted)
+            observed.append((one.sequence.id, one.decision, outcome))
+            self.counters.drafted_tokens += outcome.num_drafted
+            self.counters.verified_tokens += outcome.num_verified
+            self.counters.accepted_tokens += outcome.num_accepted
+            if one.sequence.request.speculation.explain:
+                one.sequence.rounds.append(one.report(outcome))
+        self._planner.observe(observed)
+        self.counters.steps += 1
+        self.counters.step_s += step_ms / 1e3
+
+    def finish(self, output: StepOutput) -> None:
+        """Move the replies that ended in the last step to ``output`` and free what they held."""
+        now = self._clock()
+        ended = [one for one in self._scheduler.running if one.stop is not None]
+        output.finished.extend(one.result(now, self._replica) for one in ended)
+        self.counters.finished += len(ended)
+        self._remove(ended)
+
+    def _remove(self, sequences: Sequence[EngineSequence]) -> None:
+        self._scheduler.remove(sequences)
+        for sequence in sequences:
+            self._planner.close(sequence.id)
+            self._drafters.close(sequence.id)

@@ -1,0 +1,87 @@
+"""One decoding sequence in one step: what was chosen, drafted, verified, and what it earned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drafters.api import EMPTY_DRAFT, Draft, NoiseKey
+from drafters.client import DraftWanted
+from policy_service.api import Decision, Outcome
+from replicas.api import RoundReport
+from replicas.engine.sequence import EngineSequence
+from replicas.engine.step_time import StepTimeModel
+from replicas.engine.verification import Verdict
+
+
+@dataclass(slots=True)
+class DecodingRound:
+    """One decoding sequence in a step.
+
+    Attributes:
+        sequence: The sequence.
+        decision: What the policy chose for it.
+        num_wanted: Most tokens to draft.
+        draft: The draft to verify, trimmed.
+        num_drafted: Tokens that the drafter proposed.
+        status: What came of the draft, as in ``Outcome.draft_status``.
+        wait_ms: How long the step waited for it.
+        verdict: What became of it.
+    """
+
+    sequence: EngineSequence
+    decision: Decision
+    num_wanted: int
+    draft: Draft = EMPTY_DRAFT
+    num_drafted: int = 0
+    status: str = "none"
+    wait_ms: float = 0.0
+    verdict: Verdict = field(default_factory=lambda: Verdict((), ()))
+
+    def wanted(self) -> DraftWanted:
+        """Return what to ask the drafter for."""
+        request = self.sequence.request
+        return DraftWanted(
+            session_id=request.request_id,
+            drafter=self.decision.arm.drafter,
+            max_tokens=self.num_wanted,
+            token_ids=self.sequence.token_ids,
+            prompt_length=self.sequence.num_prompt,
+            noise=NoiseKey(request.seed, request.choice_index, request.sampling.temperature),
+            tenant=request.features.tenant,
+        )
+
+    def outcome(self, step_ms: float, batch_size: int, step_time: StepTimeModel) -> Outcome:
+        """Return what the round cost and earned."""
+        rows_alike = batch_size * (1 + len(self.draft))
+        return Outcome(
+            num_drafted=self.num_drafted,
+            num_verified=len(self.draft),
+            num_accepted=len(self.verdict.accepted_nodes),
+            num_emitted=len(self.verdict.token_ids),
+            step_ms=step_ms,
+            draft_wait_ms=self.wait_ms,
+            batch_size=batch_size,
+            draft_status=self.status,
+            plain_ms=step_time.predict_ms(batch_size),
+            alike_ms=step_time.predict_ms(rows_alike) + self.wait_ms,
+        )
+
+    def report(self, outcome: Outcome) -> RoundReport:
+        """Return the round, explained."""
+        decision = self.decision
+        return RoundReport(
+            arm=str(decision.arm),
+            learner=decision.learner,
+            reason=decision.reason,
+            propensity=decision.propensity,
+            snapshot_version=decision.snapshot_version,
+            estimates=dict(decision.estimates),
+            draft_status=outcome.draft_status,
+            num_drafted=outcome.num_drafted,
+            num_verified=outcome.num_verified,
+            num_accepted=outcome.num_accepted,
+            num_emitted=outcome.num_emitted,
+            step_ms=outcome.step_ms,
+            draft_wait_ms=outcome.draft_wait_ms,
+            batch_size=outcome.batch_size,
+        )

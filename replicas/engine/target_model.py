@@ -1,0 +1,223 @@
+"""The target model: loads it, checks that it can be served, runs one packed forward.
+
+Decoder-only models of transformers whose layers are full or sliding attention are served; others
+are refused by name, and a self-check at start compares a packed forward with the plain one, so that
+a model that the paged attention would get wrong is refused too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from drafters.api import EMPTY_DRAFT
+from replicas.config import EngineConfig
+from replicas.engine.attention import PagedAttention
+from replicas.engine.batch import PackedBatch
+from replicas.engine.kv_cache import KVCache, LayerShape, bytes_per_token
+from replicas.engine.packed_linear import pack_linears
+from replicas.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+_SERVED_LAYERS = {"full_attention", "sliding_attention"}
+
+
+class TargetModel:
+    """A causal language model with a paged cache.
+
+    Args:
+        path: Folder with ``config.json`` and safetensors.
+        config: Engine configuration.
+
+    Raises:
+        ModelError: If the folder holds no causal language model, or one that is not served, or if
+            there is too little memory for its cache.
+    """
+
+    def __init__(self, path: Path | str, config: EngineConfig) -> None:
+        self.device = _device(config)
+        self.dtype = _dtype(config, self.device)
+        model_config = _load_config(path)
+        _check_layers(model_config)
+        self._attention = PagedAttention()
+        self._model = _load_model(path, model_config, self.dtype, self._attention.name)
+        self._model.to(self.device)
+        text_config = model_config.get_text_config()
+        self.vocab_size: int = text_config.vocab_size
+        self.max_context = _max_context(text_config, config)
+        self.eos_token_ids = _eos_token_ids(self._model)
+        self._self_check()
+        if config.packed_linears and self.device.type == "cpu":
+            pack_linears(self._model)
+        self.page_tokens = config.page_tokens
+        self.num_pages = self._num_pages(config)
+        self.cache = KVCache(
+            self._shapes(), self.num_pages, config.page_tokens, self.dtype, self.device
+        )
+        self._attention.cache = self.cache
+
+    @torch.inference_mode()
+    def forward(self, batch: PackedBatch) -> Tensor:
+        """Compute one step and write its keys and values to the cache.
+
+        Returns:
+            Logits of the rows of ``batch.logit_rows()``, ``[num_logit_rows, vocab_size]``, float32.
+        """
+        self._attention.begin(batch, self.device)
+        output = self._model(
+            input_ids=torch.tensor([batch.input_ids()], device=self.device),
+            position_ids=torch.tensor([batch.positions()], device=self.device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(batch.logit_rows(), device=self.device, dtype=torch.long),
+        )
+        logits: Tensor = output.logits[0]
+        return logits.float()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the whole cache."""
+        return self.num_pages * self.page_tokens * bytes_per_token(self._shapes(), self.dtype)
+
+    def _shapes(self) -> list[LayerShape]:
+        return [self._attention.shapes[layer] for layer in sorted(self._attention.shapes)]
+
+    @torch.inference_mode()
+    def _self_check(self) -> None:
+        """Compare a packed forward of two sequences with the plain forward of each.
+
+        Raises:
+            ModelError: If logits differ, or a layer did not pass through the paged attention.
+        """
+        generator = torch.Generator().manual_seed(0)
+        samples = [
+            torch.randint(self.vocab_size, (length,), generator=generator).tolist()
+            for length in (7, 12)
+        ]
+        batch = PackedBatch()
+        for sample in samples:
+            batch.add(0, sample, EMPTY_DRAFT, list(range(len(sample))), needs_logits=True)
+        packed = self.forward(batch)
+        num_layers = self._model.config.get_text_config().num_hidden_layers
+        if sorted(self._attention.shapes) != list(range(num_layers)):
+            raise ModelError(
+                f"{self._model.config.model_type}: only {len(self._attention.shapes)} of "
+                f"{num_layers} layers are attention layers that can be served"
+            )
+        self._model.set_attn_implementation("eager")
+        plain = [
+            self._model(input_ids=torch.tensor([sample], device=self.device), use_cache=False)
+            .logits[0, -1]
+            .float()
+            for sample in samples
+        ]
+        self._model.set_attn_implementation(self._attention.name)
+        for row, expected in zip(packed, plain, strict=True):
+            error = float((row - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+            if error > (1e-3 if self.dtype == torch.float32 else 5e-2):
+                raise ModelError(
+                    f"{self._model.config.model_type}: a packed forward differs from the plain "
+                    f"one by {error:.2g} of the largest logit; this model cannot be served"
+                )
+
+    def _num_pages(self, config: EngineConfig) -> int:
+        token_bytes = bytes_per_token(self._shapes(), self.dtype)
+        num_tokens = config.cache_tokens
+        if not num_tokens:
+            free = _free_bytes(self.device)
+            budget = min(int(free * config.cache_memory_share), config.max_cache_bytes)
+            num_tokens = budget // token_bytes
+            if num_tokens < self.max_context:
+                logger.warning(
+                    "the cache holds %d tokens, less than the context of %d",
+                    num_tokens,
+                    self.max_context,
+                )
+        if num_tokens < 2 * config.page_tokens:
+            raise ModelError(
+                f"the cache would hold {num_tokens} tokens; it needs at least "
+                f"{2 * config.page_tokens}: free memory or raise cache_tokens"
+            )
+        return num_tokens // config.page_tokens
+
+
+def _device(config: EngineConfig) -> torch.device:
+    if config.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("device is cuda, but torch finds no GPU")
+    return torch.device(config.device)
+
+
+def _dtype(config: EngineConfig, device: torch.device) -> torch.dtype:
+    if config.dtype == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype: torch.dtype = getattr(torch, config.dtype)
+    return dtype
+
+
+def _load_config(path: Path | str) -> Any:
+    try:
+        return AutoConfig.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{Path(path).name} holds no model configuration: {error}") from error
+
+
+def _check_layers(config: Any) -> None:
+    text = config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ()) - _SERVED_LAYERS
+    if kinds:
+        raise ModelError(
+            f"{config.model_type} has layers of type {', '.join(sorted(kinds))}; "
+            f"served are {', '.join(sorted(_SERVED_LAYERS))}"
+        )
+    rope = getattr(text, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "dynamic":
+        raise ModelError(
+            f"{config.model_type} has dynamic rotary embeddings, whose frequencies depend on the "
+            "longest sequence of a step; this is not served"
+        )
+
+
+def _load_model(path: Path | str, config: Any, dtype: torch.dtype, attention: str) -> Any:
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            path, config=config, dtype=dtype, attn_implementation=attention
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{Path(path).name} ({config.model_type}) is not a causal language model that "
+            f"transformers can load: {error}"
+        ) from error
+    return model.requires_grad_(False).train(False)
+
+
+def _max_context(text_config: Any, config: EngineConfig) -> int:
+    own = int(getattr(text_config, "max_position_embeddings", 0) or 0)
+    if own and config.max_context > own:
+        raise ModelError(f"max_context is {config.max_context}, the model's limit is {own}")
+    limit = config.max_context or own
+    if not limit:
+        raise ModelError("the model names no longest context; set max_context")
+    return limit
+
+
+def _eos_token_ids(model: Any) -> frozenset[int]:
+    eos = model.generation_config.eos_token_id
+    if eos is None:
+        eos = model.config.get_text_config().eos_token_id
+    if eos is None:
+        return frozenset()
+    return frozenset(eos if isinstance(eos, list) else [eos])
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,169 @@
+"""The routes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from replicas.ingress.access import Keys, read_json_body
+from replicas.ingress.choices import run_choices
+from replicas.ingress.disconnect import until_disconnect
+from replicas.ingress.errors import ApiError, unavailable
+from replicas.ingress.middleware import RequestMiddleware, error_response
+from replicas.ingress.parsing import parse_body
+from replicas.ingress.responses import ChunkedResponse, WholeResponse
+from replicas.ingress.schema import ChatBody, CompletionsBody, GenerationBody
+from replicas.ingress.service import Caller, Serving, Work
+from replicas.ingress.status import StatusCollector
+from replicas.ingress.streaming import EventStreamResponse, Peeked, encode_stream
+
+logger = logging.getLogger(__name__)
+
+IGNORED_HEADER = "X-Ignored-Parameters"
+"""Names the unknown fields that were ignored."""
+
+READY_FOR_S = 10.0
+"""For how long a token from a Verifier proves that one can answer."""
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Routes:
+    """Handlers of all routes.
+
+    Args:
+        serving: Turns requests into replies.
+        collector: Asks the other parts how they are.
+        own_status: What this Ingress says of itself.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        collector: StatusCollector,
+        own_status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._serving = serving
+        self._collector = collector
+        self._own_status = own_status
+        self._keys = Keys(serving.config.api_keys)
+
+    def router(self) -> APIRouter:
+        """Return the routes."""
+        router = APIRouter()
+        router.add_api_route("/v1/chat/completions", self.chat, methods=["POST"])
+        router.add_api_route("/v1/completions", self.completions, methods=["POST"])
+        router.add_api_route("/v1/models", self.models, methods=["GET"])
+        router.add_api_route("/v1/models/{name:path}", self.model, methods=["GET"])
+        router.add_api_route("/health", self.health, methods=["GET"])
+        router.add_api_route("/status", self.status, methods=["GET"])
+        return router
+
+    async def chat(self, request: Request) -> Response:
+        """Answer ``POST /v1/chat/completions``."""
+        return await self._generate(request, ChatBody)
+
+    async def completions(self, request: Request) -> Response:
+        """Answer ``POST /v1/completions``."""
+        return await self._generate(request, CompletionsBody)
+
+    async def models(self, request: Request) -> Response:
+        """Answer ``GET /v1/models``."""
+        self._authorize(request)
+        return JSONResponse({"object": "list", "data": [self._serving.describe_model()]})
+
+    async def model(self, request: Request, name: str) -> Response:
+        """Answer ``GET /v1/models/{name}``."""
+        self._authorize(request)
+        self._serving.check_model(name)
+        return JSONResponse(self._serving.describe_model())
+
+    async def health(self) -> Response:
+        """Answer ``GET /health``: whether a request would be answered now."""
+        since = time.monotonic() - self._serving.generator.last_success
+        if since > READY_FOR_S and not await self._collector.is_any_verifier_alive():
+            raise unavailable("no replica has loaded the model yet", "model_loading")
+        return JSONResponse({"status": "ok"})
+
+    async def status(self, request: Request) -> Response:
+        """Answer ``GET /status``: what every part says of itself."""
+        self._authorize(request)
+        parts = await self._collector.collect()
+        return JSONResponse({"model": self._serving.model.name, **parts, **self._own_status()})
+
+    def _authorize(self, request: Request) -> Caller:
+        tenant = self._keys.authorize(request.headers.get("authorization"))
+        return Caller(request.state.request_id, tenant)
+
+    async def _generate(self, request: Request, kind: type[GenerationBody]) -> Response:
+        caller = self._authorize(request)
+        config = self._serving.config
+        data = await read_json_body(request, config.max_body_bytes)
+        body, ignored = parse_body(data, kind, config.strict_parameters)
+        work = await self._serving.prepare(body, len(data), caller)
+        headers = {IGNORED_HEADER: _header_safe(ignored)} if ignored else {}
+        if body.stream:
+            return await self._stream(request, body, work, headers)
+        answer = await until_disconnect(request.receive, self._whole(work))
+        return JSONResponse(answer, headers=headers)
+
+    async def _whole(self, work: Work) -> dict[str, Any]:
+        response = WholeResponse(work.head)
+        async with aclosing(run_choices(self._serving.generator, work.choices)) as events:
+            async for event in events:
+                response.add(event)
+        return response.body()
+
+    async def _stream(
+        self, request: Request, body: GenerationBody, work: Work, headers: dict[str, str]
+    ) -> Response:
+        options = body.stream_options
+        response = ChunkedResponse(
+            work.head,
+            has_usage=bool(options and options.include_usage),
+            has_running_usage=bool(options and options.continuous_usage_stats),
+        )
+        events = Peeked(run_choices(self._serving.generator, work.choices))
+        await until_disconnect(request.receive, events.peek())
+        return EventStreamResponse(encode_stream(events, response), headers)
+
+
+def _header_safe(names: tuple[str, ...]) -> str:
+    return ", ".join(names).encode("ascii", "replace").decode().replace("\n", " ")[:1000]
+
+
+async def _on_api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error_response(error)
+
+
+async def _on_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return error_response(ApiError(404, "not_found", "there is no such path"))
+    message = f"the request cannot be answered: {error.detail}"
+    code = "method_not_allowed" if error.status_code == 405 else "invalid_request"
+    return error_response(ApiError(error.status_code, code, message))
+
+
+def build_app(routes: Routes, lifespan: Lifespan | None = None, *, echo_id: bool = True) -> FastAPI:
+    """Return the application.
+
+    Args:
+        routes: Its handlers.
+        lifespan: What starts before the first request and stops after the last.
+        echo_id: Send ``X-Request-Id`` back; false where the server in front does so.
+    """
+    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app.include_router(routes.router())
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(RequestMiddleware, echo_id=echo_id)
+    return app

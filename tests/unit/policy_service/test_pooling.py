@@ -1,0 +1,111 @@
+"""Merging counts into snapshots, and priors from snapshots."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy_service.api import NONE, Arm, ArmCounts, ArmPrior, CellKey, RequestFeatures, Snapshot
+from policy_service.contexts import GLOBAL, context_chain
+from policy_service.merge import age_weight, pooled_cells, totals
+from policy_service.priors import arm_priors
+
+ARM = Arm("lookup", 4)
+ACME = context_chain(RequestFeatures(tenant="acme", route="chat"))
+OTHER = context_chain(RequestFeatures(tenant="other", route="chat"))
+
+
+def key(context: str, version: str = "1") -> CellKey:
+    return CellKey(context, str(ARM), version)
+
+
+def counts(pulls: int, reward: int) -> ArmCounts:
+    return ArmCounts(pulls=pulls, reward_tokens=reward)
+
+
+def pooled(
+    epochs: dict[int, dict[CellKey, ArmCounts]], now: float = 600.0, max_contexts: int = 256
+) -> dict[CellKey, tuple[float, float]]:
+    return pooled_cells(epochs, now, epoch_s=600, half_life_s=600, max_contexts=max_contexts)
+
+
+def test_parents_are_sums() -> None:
+    cells = pooled({0: {key(ACME[0]): counts(3, 9), key(OTHER[0]): counts(5, 5)}})
+    assert cells[key(ACME[0])] == (3, 9)
+    assert cells[key(ACME[1])] == cells[key(GLOBAL)] == (8, 14)
+
+
+def test_a_parents_own_counts_are_added() -> None:
+    cells = pooled({0: {key(ACME[0]): counts(3, 9), key(ACME[1]): counts(2, 2)}})
+    assert cells[key(ACME[1])] == cells[key(GLOBAL)] == (5, 11)
+
+
+def test_counts_fade_by_the_age_of_their_epoch() -> None:
+    epochs = {0: {key(GLOBAL): counts(8, 16)}, 1200: {key(GLOBAL): counts(1, 1)}}
+    assert pooled(epochs, now=1800)[key(GLOBAL)] == pytest.approx((8 * 0.25 + 1, 16 * 0.25 + 1))
+    assert age_weight(-5, 600) == 1
+
+
+def test_the_heaviest_contexts_are_kept_and_nothing_is_lost_above() -> None:
+    epochs = {
+        0: {
+            key(context_chain(RequestFeatures(tenant=str(n)))[0]): counts(n, n)
+            for n in range(1, 10)
+        }
+    }
+    cells = pooled(epochs, max_contexts=2)
+    assert sorted(cell[0] for name, cell in cells.items() if name.context[:2] == "n=") == [8, 9]
+    assert cells[key(GLOBAL)][0] == 45
+
+
+@given(st.lists(st.tuples(st.sampled_from([*ACME, *OTHER]), st.integers(0, 50)), max_size=20))
+def test_the_root_has_every_pull(rounds: list[tuple[str, int]]) -> None:
+    epochs = {
+        600 * index: {key(name): counts(pulls, pulls)} for index, (name, pulls) in enumerate(rounds)
+    }
+    total = sum(pulls for _, pulls in rounds)
+    assert totals(epochs).get(key(GLOBAL), ArmCounts()).pulls == total
+
+
+def priors(
+    cells: dict[CellKey, tuple[float, float]], chain: tuple[str, ...] = ACME, weight: float = 1.0
+) -> dict[Arm, ArmPrior]:
+    snapshot = Snapshot(1, 0.0, "m", cells)
+    return arm_priors(
+        snapshot, chain, {ARM: "1", NONE: ""}, shrinkage=20, strength=30, weight=weight
+    )
+
+
+def test_means_shrink_towards_the_parent_level_by_level() -> None:
+    cells = {key(GLOBAL): (100.0, 200.0), key(ACME[1]): (20.0, 80.0), key(ACME[0]): (10.0, 50.0)}
+    middle = (80 + 20 * 2.0) / (20 + 20)
+    expected = (50 + 20 * middle) / (10 + 20)
+    [prior] = priors(cells).values()
+    assert prior.pulls == 30
+    assert prior.mean == pytest.approx(expected)
+
+
+def test_a_context_without_counts_takes_its_parents() -> None:
+    assert priors({key(GLOBAL): (4.0, 10.0)}) == {ARM: ArmPrior(4.0, 2.5)}
+
+
+def test_another_drafter_version_is_not_used() -> None:
+    assert priors({key(GLOBAL, "2"): (100.0, 300.0)}) == {}
+
+
+def test_age_weakens_but_does_not_move_a_prior() -> None:
+    assert priors({key(GLOBAL): (4.0, 10.0)}, weight=0.5) == {ARM: ArmPrior(2.0, 2.5)}
+    assert priors({key(GLOBAL): (4.0, 10.0)}, weight=0.0) == {}
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(1, 9)), min_size=3, max_size=3))
+def test_a_prior_lies_within_what_was_seen(levels: list[tuple[float, float]]) -> None:
+    cells = {
+        key(context): (pulls, pulls * mean)
+        for context, (pulls, mean) in zip(ACME, levels, strict=True)
+    }
+    means = [mean for _, mean in levels]
+    prior = priors(cells)[ARM]
+    assert min(means) - 1e-6 <= prior.mean <= max(means) + 1e-6
+    assert 0 < prior.pulls <= 30
