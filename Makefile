@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Tests run models beside servers: threads that wait must not burn the cores of those that work.
+export GOMP_SPINCOUNT ?= 1000
 
 .PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve clean
 
@@ -51,4 +53,4 @@ bench-serve: $(STAMP) ## Measure tokens per second through HTTP; writes .bench/s
 	@$(BIN)/python -m tests.benchmarks.serve $(ARGS)
 
 clean: ## Remove the environment and everything generated.
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache .bench

@@ -118,7 +118,7 @@ class RayRuntime:
         """
         _sweep_temp_dirs()
         os.environ.update(_PRIVATE_ENVIRONMENT)
-        os.environ.update(with_packages(os.environ))
+        os.environ.update(_worker_environment())
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
                 self._start_once()
@@ -168,7 +168,7 @@ class RayRuntime:
                 namespace=NAMESPACE,
                 log_to_driver=False,
                 logging_level=logging.WARNING,
-                runtime_env={"env_vars": {"PYTHONPATH": with_packages(os.environ)["PYTHONPATH"]}},
+                runtime_env={"env_vars": _worker_environment()},
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
@@ -226,3 +226,15 @@ def _keep_logs(temp_dir: Path, log_dir: Path) -> None:
         shutil.move(source, log_dir / f"{name}-{os.getpid()}")
     for old in sorted(log_dir.glob("ray-*"))[:-KEPT_LOGS]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _worker_environment() -> dict[str, str]:
+    """Return what every worker needs in its environment: our packages, and a bounded spin.
+
+    torch's threads wait for each other by spinning. Where cores are shared, a thread that loses
+    its core for a moment makes all others burn theirs, and a step takes up to ten times as long.
+    """
+    return {
+        "PYTHONPATH": with_packages(os.environ)["PYTHONPATH"],
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "1000"),
+    }

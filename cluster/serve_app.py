@@ -16,7 +16,7 @@ from replicas.ingress.deployment import ingress_deployment
 from replicas.model_store import ModelFolder
 from replicas.verifier import VerifierDeployment
 
-HEALTH_CHECKS = {"health_check_period_s": 2.0, "health_check_timeout_s": 10.0}
+HEALTH_CHECKS = {"health_check_period_s": 2.0, "health_check_timeout_s": 20.0}
 
 
 def build_app(config: SystemConfig, redis_url: str, model: ModelFolder) -> Application:
