@@ -16,7 +16,8 @@ from tests.system import System
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.model]
 
-MAX_TOKENS = 32
+MAX_TOKENS = 24
+MAX_SAMPLED_TOKENS = 16
 ARMS: dict[str, dict[str, Any]] = {
     "off": {"mode": "off"},
     "gamma 2": {"drafter": "prompt_lookup", "gamma": 2},
@@ -83,11 +84,11 @@ def test_seeded_samples_are_the_same_with_every_arm(system: System, prompts: lis
             speculation=speculation,
             temperature=1.0,
             seed=2024,
-            max_tokens=MAX_TOKENS,
+            max_tokens=MAX_SAMPLED_TOKENS,
         )
         return [reply.text for reply in replies]
 
     plain = sample(ARMS["off"])
     assert len(set(plain)) == len(prompts)
-    for name, speculation in ARMS.items():
-        assert sample(speculation) == plain, name
+    for name in ARMS.keys() - {"off"}:
+        assert sample(ARMS[name]) == plain, name
