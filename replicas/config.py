@@ -18,6 +18,8 @@ class EngineConfig(BaseModel):
     """Number format of weights and cache; ``auto`` is float32 on CPU and bfloat16 on a GPU."""
     num_threads: int = Field(default=0, ge=0)
     """Threads of the target model on CPU; 0 takes the machine's cores divided by the Verifiers."""
+    lean: bool = True
+    """Run Llama, Mistral, Qwen2 and Qwen3 through the engine's own decoder."""
     packed_linears: bool = True
     """Pack the linears' weights for oneDNN on CPU in float32, where torch has the operator."""
     page_tokens: int = Field(default=16, ge=1)

@@ -15,28 +15,29 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from replicas.engine.batch import PackedBatch, Segment
+from replicas.engine.batch import PackedBatch
 from replicas.engine.kv_cache import KVCache, LayerShape
 
 
 class PagedAttention:
     """The attention function of one model.
 
-    Before each forward the engine sets the step with ``begin``. Before there is a cache, ``shapes``
-    collects what each layer would store, and rows attend to nothing but their own segment.
+    Each forward begins with ``begin``. Without a cache, ``shapes`` collects what each layer would
+    store, and slots are the rows of the pack.
     """
 
     def __init__(self) -> None:
         self.name = f"banditserve_paged_{id(self):x}"
         self.shapes: dict[int, LayerShape] = {}
-        self.cache: KVCache | None = None
+        self._cache: KVCache | None = None
         self._batch = PackedBatch()
         self._new_slots: Tensor | None = None
         AttentionInterface.register(self.name, self)
 
-    def begin(self, batch: PackedBatch, device: torch.device) -> None:
-        """Set the step that the next forward computes."""
+    def begin(self, batch: PackedBatch, cache: KVCache | None, device: torch.device) -> None:
+        """Set the step that the next forward computes, and the cache that it reads and writes."""
         self._batch = batch
+        self._cache = cache
         self._new_slots = torch.tensor(batch.new_slots(), device=device)
 
     def __call__(
@@ -70,34 +71,53 @@ class PagedAttention:
         """
         layer = int(module.layer_idx)  # type: ignore[arg-type]  # nn.Module types attributes loosely
         keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
-        if self.cache is None:
+        if self._cache is None:
             self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[2], values.shape[2])
         else:
-            self.cache.keys[layer][self._new_slots] = keys
-            self.cache.values[layer][self._new_slots] = values
+            self._cache.keys[layer][self._new_slots] = keys
+            self._cache.values[layer][self._new_slots] = values
+            keys, values = self._cache.keys[layer], self._cache.values[layer]
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-        outputs = []
-        for segment in self._batch.segments:
-            rows = slice(segment.first_row, segment.first_row + segment.num_rows)
-            if self.cache is None:
-                segment_keys, segment_values = keys[rows], values[rows]
-            else:
-                context = segment.context(query.device)
-                segment_keys = self.cache.keys[layer][context]
-                segment_values = self.cache.values[layer][context]
-            outputs.append(
-                attend(
-                    query[0, :, rows],
-                    segment_keys,
-                    segment_values,
-                    segment.mask(sliding_window, query.device),
-                    scale,
-                    softcap,
-                    s_aux,
-                )
-            )
-        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        output = attend_segments(
+            query[0], keys, values, self._batch, sliding_window, scale, softcap, s_aux
+        )
         return output.unsqueeze(0), None
+
+
+def attend_segments(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    batch: PackedBatch,
+    window: int | None,
+    scale: float,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attend from every segment's rows to its own context.
+
+    Args:
+        query: ``[num_heads, num_rows, key_dim]``.
+        keys: One layer's, by slot, ``[num_slots, num_kv_heads, key_dim]``.
+        values: One layer's, by slot, ``[num_slots, num_kv_heads, value_dim]``.
+        batch: The step.
+        window: Sliding window in tokens; None for full attention.
+        scale: Factor on the scores.
+        softcap: Soft limit of the scores; None for none.
+        sinks: Extra logit a head, ``[num_heads]``; None for none.
+
+    Returns:
+        ``[num_rows, num_heads, value_dim]``.
+    """
+    outputs = []
+    for segment in batch.segments:
+        rows = slice(segment.first_row, segment.first_row + segment.num_rows)
+        context = segment.context(query.device)
+        mask = segment.mask(window, query.device)
+        outputs.append(
+            attend(query[:, rows], keys[context], values[context], mask, scale, softcap, sinks)
+        )
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 def attend(
@@ -163,6 +183,3 @@ def _attend_plainly(
     else:
         weights = torch.softmax(scores, dim=-1)
     return weights.to(values.dtype) @ values
-
-
-__all__ = ["PagedAttention", "Segment", "attend"]

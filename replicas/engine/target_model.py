@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from drafters.api import EMPTY_DRAFT
 from replicas.config import EngineConfig
 from replicas.engine.attention import PagedAttention
 from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import KVCache, LayerShape, bytes_per_token
-from replicas.engine.packed_linear import pack_linears
+from replicas.engine.kv_cache import KVCache, bytes_per_token
+from replicas.engine.lean_decoder import LeanDecoder, is_lean_possible
+from replicas.engine.packed_linear import is_packing_available, pack_linears
+from replicas.engine.self_check import SelfCheck
+from replicas.engine.transformers_decoder import TransformersDecoder
 from replicas.errors import ModelError
 
 logger = logging.getLogger(__name__)
@@ -46,22 +48,19 @@ class TargetModel:
         self.dtype = _dtype(config, self.device)
         model_config = _load_config(path)
         _check_layers(model_config)
-        self._attention = PagedAttention()
-        self._model = _load_model(path, model_config, self.dtype, self._attention.name)
-        self._model.to(self.device)
+        attention = PagedAttention()
+        model = _load_model(path, model_config, self.dtype, attention.name).to(self.device)
         text_config = model_config.get_text_config()
         self.vocab_size: int = text_config.vocab_size
         self.max_context = _max_context(text_config, config)
-        self.eos_token_ids = _eos_token_ids(self._model)
-        self._self_check()
-        if config.packed_linears and self.device.type == "cpu":
-            pack_linears(self._model)
+        self.eos_token_ids = _eos_token_ids(model)
+        check = SelfCheck(model, attention)
+        shapes = check.layer_shapes()
+        self._token_bytes = bytes_per_token(shapes, self.dtype)
         self.page_tokens = config.page_tokens
         self.num_pages = self._num_pages(config)
-        self.cache = KVCache(
-            self._shapes(), self.num_pages, config.page_tokens, self.dtype, self.device
-        )
-        self._attention.cache = self.cache
+        self.cache = KVCache(shapes, self.num_pages, config.page_tokens, self.dtype, self.device)
+        self._decoder = _decoder(model, attention, config, check, self.cache)
 
     @torch.inference_mode()
     def forward(self, batch: PackedBatch) -> Tensor:
@@ -70,69 +69,24 @@ class TargetModel:
         Returns:
             Logits of the rows of ``batch.logit_rows()``, ``[num_logit_rows, vocab_size]``, float32.
         """
-        self._attention.begin(batch, self.device)
-        output = self._model(
-            input_ids=torch.tensor([batch.input_ids()], device=self.device),
-            position_ids=torch.tensor([batch.positions()], device=self.device),
-            use_cache=False,
-            logits_to_keep=torch.tensor(batch.logit_rows(), device=self.device, dtype=torch.long),
-        )
-        logits: Tensor = output.logits[0]
-        return logits.float()
+        return self._decoder.forward(batch, self.cache).float()
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether the forward is our own and not transformers'."""
+        return isinstance(self._decoder, LeanDecoder)
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of the whole cache."""
-        return self.num_pages * self.page_tokens * bytes_per_token(self._shapes(), self.dtype)
-
-    def _shapes(self) -> list[LayerShape]:
-        return [self._attention.shapes[layer] for layer in sorted(self._attention.shapes)]
-
-    @torch.inference_mode()
-    def _self_check(self) -> None:
-        """Compare a packed forward of two sequences with the plain forward of each.
-
-        Raises:
-            ModelError: If logits differ, or a layer did not pass through the paged attention.
-        """
-        generator = torch.Generator().manual_seed(0)
-        samples = [
-            torch.randint(self.vocab_size, (length,), generator=generator).tolist()
-            for length in (7, 12)
-        ]
-        batch = PackedBatch()
-        for sample in samples:
-            batch.add(0, sample, EMPTY_DRAFT, list(range(len(sample))), needs_logits=True)
-        packed = self.forward(batch)
-        num_layers = self._model.config.get_text_config().num_hidden_layers
-        if sorted(self._attention.shapes) != list(range(num_layers)):
-            raise ModelError(
-                f"{self._model.config.model_type}: only {len(self._attention.shapes)} of "
-                f"{num_layers} layers are attention layers that can be served"
-            )
-        self._model.set_attn_implementation("eager")
-        plain = [
-            self._model(input_ids=torch.tensor([sample], device=self.device), use_cache=False)
-            .logits[0, -1]
-            .float()
-            for sample in samples
-        ]
-        self._model.set_attn_implementation(self._attention.name)
-        for row, expected in zip(packed, plain, strict=True):
-            error = float((row - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-            if error > (1e-3 if self.dtype == torch.float32 else 5e-2):
-                raise ModelError(
-                    f"{self._model.config.model_type}: a packed forward differs from the plain "
-                    f"one by {error:.2g} of the largest logit; this model cannot be served"
-                )
+        return self.num_pages * self.page_tokens * self._token_bytes
 
     def _num_pages(self, config: EngineConfig) -> int:
-        token_bytes = bytes_per_token(self._shapes(), self.dtype)
         num_tokens = config.cache_tokens
         if not num_tokens:
             free = _free_bytes(self.device)
             budget = min(int(free * config.cache_memory_share), config.max_cache_bytes)
-            num_tokens = budget // token_bytes
+            num_tokens = budget // self._token_bytes
             if num_tokens < self.max_context:
                 logger.warning(
                     "the cache holds %d tokens, less than the context of %d",
@@ -145,6 +99,31 @@ class TargetModel:
                 f"{2 * config.page_tokens}: free memory or raise cache_tokens"
             )
         return num_tokens // config.page_tokens
+
+
+def _decoder(
+    model: Any,
+    attention: PagedAttention,
+    config: EngineConfig,
+    check: SelfCheck,
+    cache: KVCache,
+) -> LeanDecoder | TransformersDecoder:
+    """Return the lean decoder if there is one for the model and it agrees, else transformers'."""
+    packed = (
+        config.packed_linears
+        and cache.keys[0].device.type == "cpu"
+        and cache.keys[0].dtype == torch.float32
+        and is_packing_available()
+    )
+    if config.lean and is_lean_possible(model.config):
+        lean = LeanDecoder(model, packed)
+        error = check.error_of(lambda batch: lean.forward(batch, cache))
+        if error <= check.tolerance:
+            return lean
+        logger.warning("the lean decoder is off by %.2g of the largest logit: not used", error)
+    if packed:
+        pack_linears(model)
+    return TransformersDecoder(model, attention)
 
 
 def _device(config: EngineConfig) -> torch.device:

@@ -8,11 +8,23 @@ from typing import Any
 
 import torch
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 VOCAB = 61
@@ -30,10 +42,44 @@ SHAPE: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 
-FAMILIES: dict[str, Callable[[], Any]] = {
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
-    "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=7)),
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
 }
+
+FAMILIES: dict[str, Callable[[], Any]] = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=7)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=16)),
+    "gemma3": lambda: Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **SHAPE,
+            head_dim=16,
+            sliding_window=7,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    ),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SHAPE, pad_token_id=0)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4)),
+    "gpt2": lambda: GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCAB,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=256,
+            bos_token_id=1,
+            eos_token_id=2,
+            initializer_range=0.4,
+        )
+    ),
+}
+LEAN_FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 
 
 def save_model(family: str, folder: Path) -> Path:

@@ -24,7 +24,7 @@ from replicas.engine.core import EngineCore
 from replicas.engine.sampler import Sampler
 from replicas.engine.step_time import StepTimeModel
 from replicas.engine.target_model import TargetModel
-from tests.unit.replicas.engine.models import FAMILIES, VOCAB, save_model
+from tests.unit.replicas.engine.models import FAMILIES, LEAN_FAMILIES, VOCAB, save_model
 
 EOS = 2
 REPLY_TO = ReplyTo("127.0.0.1", 1, "secret")
@@ -127,6 +127,7 @@ def random_request(rng: random.Random, index: int, prefix: list[int]) -> Generat
 class Bench:
     """A model on disk, its plain twin and engines over it."""
 
+    family: str
     folder: Path
     plain: Any
 
@@ -136,6 +137,7 @@ class Bench:
         config = EngineConfig(cache_tokens=cache_tokens, page_tokens=4)
         planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
         model = TargetModel(self.folder, config)
+        assert model.is_lean == (self.family in LEAN_FAMILIES)
         return EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, step_tokens)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
 
 
@@ -144,7 +146,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     torch.set_num_threads(1)
     folder = save_model(request.param, tmp_path_factory.mktemp(request.param))
     plain = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
-    return Bench(folder, plain)
+    return Bench(request.param, folder, plain)
 
 
 def run(

@@ -1,0 +1,42 @@
+"""A forward through transformers' own model, with the paged attention in its registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from replicas.engine.attention import PagedAttention
+from replicas.engine.batch import PackedBatch
+from replicas.engine.kv_cache import KVCache
+
+
+class TransformersDecoder:
+    """Any decoder-only model of transformers whose layers are full or sliding attention.
+
+    Args:
+        model: The model, loaded with ``attention.name`` as its attention.
+        attention: The attention function it calls.
+    """
+
+    def __init__(self, model: Any, attention: PagedAttention) -> None:
+        self._model = model
+        self._attention = attention
+
+    @torch.inference_mode()
+    def forward(self, batch: PackedBatch, cache: KVCache | None) -> Tensor:
+        """Compute one step; see ``TargetModel.forward``.
+
+        Without a cache slots are the rows of the pack, and the attention notes each layer's shape.
+        """
+        device = self._model.device
+        self._attention.begin(batch, cache, device)
+        output = self._model(
+            input_ids=torch.tensor([batch.input_ids()], device=device),
+            position_ids=torch.tensor([batch.positions()], device=device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(batch.logit_rows(), device=device, dtype=torch.long),
+        )
+        logits: Tensor = output.logits[0]
+        return logits
