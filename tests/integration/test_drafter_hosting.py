@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
@@ -27,7 +24,6 @@ from drafters.membership import watch
 
 pytestmark = pytest.mark.ray
 
-ROOT = Path(__file__).parents[2]
 CONFIG = DrafterConfig(deadline_ms=2_000, ping_period_s=0.2)
 TEXT = [1, 2, 3, 4, 1, 2]
 START_S = 60.0
@@ -35,25 +31,8 @@ RECOVERY_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def handle() -> Iterator[DeploymentHandle[Any]]:
-    temp_dir = tempfile.mkdtemp(prefix="bs_", dir="/tmp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-        ray.init(
-            address="local",
-            num_cpus=4,
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=temp_dir,
-        )
-    try:
-        serve.start(proxy_location="Disabled")
-        yield serve.run(bind_host("pld", CONFIG), name="drafters", route_prefix=None)
-    finally:
-        serve.shutdown()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
-        ray.shutdown()
-        shutil.rmtree(temp_dir, ignore_errors=True)
+def handle(serve_port: int) -> DeploymentHandle[Any]:
+    return serve.run(bind_host("pld", CONFIG), name="drafters", route_prefix=None)
 
 
 class Watched:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
-import socket
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -20,7 +16,6 @@ import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Serve warns about itself while it is imported
-    import ray
     from ray import serve
 
 from policy_service.config import PolicyConfig
@@ -31,44 +26,18 @@ from tests.unit.replicas.small_tokenizers import byte_level
 
 pytestmark = pytest.mark.ray
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 NUM_TOKENS = 60
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(serve_port: int, tmp_path_factory: pytest.TempPathFactory) -> str:
     model_dir = tmp_path_factory.mktemp("model")
     byte_level().save_pretrained(model_dir)
     config = {"model_type": "llama", "max_position_embeddings": 512, "vocab_size": 340}
     (model_dir / "config.json").write_text(json.dumps(config))
-    temp_dir = tempfile.mkdtemp(prefix="bs_", dir="/tmp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-        ray.init(
-            address="local",
-            num_cpus=4,
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=temp_dir,
-        )
-    port = free_port()
-    try:
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        deploy(str(model_dir))
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        serve.shutdown()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
-        ray.shutdown()
-        shutil.rmtree(temp_dir, ignore_errors=True)
+    deploy(str(model_dir))
+    return f"http://127.0.0.1:{serve_port}"
 
 
 def deploy(model_dir: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray import serve
 
 from policy_service.api import AskItem, Outcome, RequestFeatures, SpeculationOptions
@@ -30,24 +27,6 @@ CONFIG = PolicyConfig(
 )
 
 
-@pytest.fixture(scope="module")
-def local_ray() -> Iterator[None]:
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    ray.init(
-        address="local",
-        num_cpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=folder,
-    )
-    serve.start(proxy_location="Disabled")
-    yield
-    serve.shutdown()  # type: ignore[no-untyped-call]  # Ray does not annotate it
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisProcess]:
     process = RedisProcess(tmp_path)
@@ -57,7 +36,7 @@ def redis(tmp_path: Path) -> Iterator[RedisProcess]:
 
 
 @pytest.fixture
-def policy(local_ray: None, redis: RedisProcess) -> Iterator[Any]:
+def policy(serve_port: int, redis: RedisProcess) -> Iterator[Any]:
     yield serve.run(bind_policy(CONFIG, redis.url, "m"), name="policy", route_prefix=None)
     serve.delete("policy")
 
@@ -165,7 +144,7 @@ def test_killed_redis_is_survived_and_shown(policy: Any, redis: RedisProcess) ->
     asyncio.run(test())
 
 
-def test_starts_without_redis(local_ray: None, redis: RedisProcess) -> None:
+def test_starts_without_redis(serve_port: int, redis: RedisProcess) -> None:
     redis.kill()
     policy = serve.run(bind_policy(CONFIG, redis.url, "m"), name="early", route_prefix=None)
 
