@@ -1,9 +1,9 @@
 """Tokens per second through HTTP, with speculation against without, at 1 and 8 users.
 
-Starts a system with the default configuration and asks the shipped prompts, greedy. Every group of
-prompts is asked with speculation off and on, one right after the other and the order swapped from
-group to group, so that a machine whose speed drifts harms both alike. Quoted are medians over the
-groups; the speedup is the median of each group's own ratio.
+Starts a system, with the default configuration if none is given, and asks the shipped prompts,
+greedy. Every group of prompts is asked with speculation off and on, one right after the other and
+the order swapped from group to group, so that a machine whose speed drifts harms both alike. Quoted
+are medians over the groups; the speedup is the median of each group's own ratio.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from cluster.workloads import MIXED, Prompt, read_prompts
 from replicas.model_store import DEFAULT_MODEL
@@ -82,22 +83,27 @@ def measure(
 
 
 def main(
-    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.")] = 96,
+    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.")] = 64,
     workload: Annotated[Path, typer.Option(help="Prompts, one JSON object a line.")] = MIXED,
     model: Annotated[str, typer.Option(help="Target model.")] = DEFAULT_MODEL,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration to measure, YAML; the default one if none.")
+    ] = None,
 ) -> None:
     """Measure and write ``.bench/serve.json``."""
     prompts = read_prompts(workload)
     # Every third prompt first, so that groups are mixed.
     prompts = [*prompts[::3], *prompts[1::3], *prompts[2::3]]
+    settings = yaml.safe_load(config.read_text()) if config else {}
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        system = start_system(Path(folder), {"model": model})
+        system = start_system(Path(folder), {"model": model, **settings})
         try:
             # What a server has learnt after a while: one pass over the prompts.
             tokens_per_second(system.base_url, prompts, 8, "on", max_tokens // 2)
-            for users, size in ((1, 2), (8, 8)):
-                measured = measure(system.base_url, prompts, users, size, max_tokens)
+            half = prompts[: len(prompts) // 2]  # one user takes eight times as long
+            for users, size, asked in ((1, 2, half), (8, 8, prompts)):
+                measured = measure(system.base_url, asked, users, size, max_tokens)
                 figures[f"tokens_per_s_off_u{users}"] = statistics.median(measured.off)
                 figures[f"tokens_per_s_on_u{users}"] = statistics.median(measured.on)
                 figures[f"speedup_u{users}"] = measured.speedup
