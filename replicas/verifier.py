@@ -94,12 +94,13 @@ class VerifierDeployment:
             drafter_versions=self._drafters.versions(),
             seed=uuid.uuid4().int & (1 << 32) - 1,
         )
+        self._step_time = warm_up(model)
         self._core = EngineCore(
             model,
             self._policy.planner,
             self._drafters,
             tokenizer,
-            warm_up(model),
+            self._step_time,
             config.max_sequences,
             config.max_step_tokens or _STEP_TOKENS[model.device.type],
             self._replica,
@@ -149,6 +150,8 @@ class VerifierDeployment:
             "started_at": self._started_at,
             "problem": self._engine.problem(),
             "max_context": self._limits.max_context,
+            "cache_tokens": self._limits.cache_tokens,
+            "step_ms_by_rows": self._step_time.table(),
             "num_running": core.num_running,
             "num_waiting": core.num_waiting,
             "cache_usage": core.cache_usage,

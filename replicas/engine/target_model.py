@@ -8,7 +8,6 @@ a model that the paged attention would get wrong is refused too.
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from replicas.engine.attention import PagedAttention
 from replicas.engine.batch import PackedBatch
 from replicas.engine.kv_cache import KVCache, bytes_per_token
 from replicas.engine.lean_decoder import LeanDecoder, is_lean_possible
+from replicas.engine.memory import free_bytes
 from replicas.engine.packed_linear import is_packing_available, pack_linears
 from replicas.engine.self_check import SelfCheck
 from replicas.engine.transformers_decoder import TransformersDecoder
@@ -84,7 +84,7 @@ class TargetModel:
     def _num_pages(self, config: EngineConfig) -> int:
         num_tokens = config.cache_tokens
         if not num_tokens:
-            free = _free_bytes(self.device)
+            free = free_bytes(self.device)
             budget = min(int(free * config.cache_memory_share), config.max_cache_bytes)
             num_tokens = budget // self._token_bytes
             if num_tokens < self.max_context:
@@ -194,9 +194,3 @@ def _eos_token_ids(model: Any) -> frozenset[int]:
     if eos is None:
         return frozenset()
     return frozenset(eos if isinstance(eos, list) else [eos])
-
-
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
