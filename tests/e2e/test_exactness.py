@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.model]
 
 MAX_TOKENS = 24
 MAX_SAMPLED_TOKENS = 16
+USERS = 24
 ARMS: dict[str, dict[str, Any]] = {
     "off": {"mode": "off"},
     "gamma 2": {"drafter": "prompt_lookup", "gamma": 2},
@@ -37,7 +38,7 @@ class Expected:
 
 @pytest.fixture(scope="module")
 def prompts() -> list[Prompt]:
-    chosen = read_prompts()
+    chosen = read_prompts()[:20]
     assert len(chosen) >= 20
     assert len({prompt.workload for prompt in chosen}) >= 4
     return chosen
@@ -67,6 +68,7 @@ def test_greedy_replies_are_those_of_transformers(
     replies = chat_all(
         openai_client(system.base_url),
         prompts,
+        users=USERS,
         speculation=ARMS[arm],
         temperature=0,
         max_tokens=MAX_TOKENS,
@@ -81,6 +83,7 @@ def test_seeded_samples_are_the_same_with_every_arm(system: System, prompts: lis
         replies: list[Reply] = chat_all(
             client,
             prompts,
+            users=USERS,
             speculation=speculation,
             temperature=1.0,
             seed=2024,

@@ -18,7 +18,7 @@ from tests.system import System
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.model]
 
-MAX_TOKENS = 48
+MAX_TOKENS = 32
 NUM_STREAMS = 4
 CONFIG: dict[str, Any] = {
     "verifier": {
