@@ -10,7 +10,7 @@ from ray.serve import Application
 
 from cluster.config import SystemConfig
 from drafters.host import bind_host
-from policy_service.deployment import PolicyDeployment
+from policy_service.deployment import bind_policy
 from replicas.config import EngineConfig
 from replicas.ingress.deployment import ingress_deployment
 from replicas.model_store import ModelFolder
@@ -27,9 +27,7 @@ def build_app(config: SystemConfig, redis_url: str, model: ModelFolder) -> Appli
         redis_url: The Redis to use, the private one's if none was named.
         model: The target model's folder, at the same path on every node.
     """
-    policy = _with_options(
-        PolicyDeployment, name="policy", ray_actor_options={"num_cpus": config.policy.num_cpus}
-    ).bind(config.policy, redis_url, model.name)
+    policy = bind_policy(config.policy, redis_url, model.name, name="policy", **HEALTH_CHECKS)
     hosts = {
         name: bind_host(name, drafter)
         for name, drafter in config.drafters.items()

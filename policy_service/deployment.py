@@ -84,7 +84,18 @@ PolicyDeployment: Deployment = serve.deployment(
 """The Policy, to be bound to (config, redis_url, target_model); one replica, always."""
 
 
-def bind_policy(config: PolicyConfig, redis_url: str, target_model: str) -> Application:
-    """Return the Policy as a node of a Serve application; its handle is what replicas are given."""
-    deployment = PolicyDeployment.options(ray_actor_options={"num_cpus": config.num_cpus})
+def bind_policy(
+    config: PolicyConfig, redis_url: str, target_model: str, **options: Any
+) -> Application:
+    """Return the Policy as a node of a Serve application; its handle is what replicas are given.
+
+    Args:
+        config: Configuration of the policy service.
+        redis_url: The Redis that keeps the counts.
+        target_model: Name of the target model.
+        options: Further options of the Serve deployment.
+    """
+    deployment = PolicyDeployment.options(
+        ray_actor_options={"num_cpus": config.num_cpus}, **options
+    )
     return deployment.bind(config, redis_url, target_model)

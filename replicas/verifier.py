@@ -110,7 +110,6 @@ class VerifierDeployment:
         )
         self._sender = TokenSender()
         self._replies: dict[str, asyncio.Future[GenerationResult]] = {}
-        self._drafter_names = tuple(drafter_configs)
         self._tasks = [
             asyncio.ensure_future(self._policy.run()),
             asyncio.ensure_future(watch(drafter_hosts, self._on_members)),

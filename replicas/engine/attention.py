@@ -110,10 +110,11 @@ def attend_segments(
         ``[num_rows, num_heads, value_dim]``.
     """
     outputs = []
+    group = query.shape[0] // keys.shape[1]
     for segment in batch.segments:
         rows = slice(segment.first_row, segment.first_row + segment.num_rows)
         context = segment.context(query.device)
-        mask = segment.mask(window, query.device)
+        mask = segment.mask(window, query.device, group)
         outputs.append(
             attend(query[:, rows], keys[context], values[context], mask, scale, softcap, sinks)
         )
@@ -137,7 +138,8 @@ def attend(
         query: ``[num_heads, num_rows, key_dim]``.
         keys: ``[num_context, num_kv_heads, key_dim]``.
         values: ``[num_context, num_kv_heads, value_dim]``.
-        mask: What each row sees, ``[num_rows, num_context]``; None for everything.
+        mask: What each row of each head that shares keys sees,
+            ``[num_heads / num_kv_heads * num_rows, num_context]``; None for everything.
         scale: Factor on the scores.
         softcap: Soft limit of the scores; None for none.
         sinks: Extra logit a head, ``[num_heads]``; None for none.
@@ -150,13 +152,10 @@ def attend(
     group = num_heads // num_kv_heads
     grouped = query.reshape(1, num_kv_heads, group * num_rows, key_dim)
     keys, values = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
-    grouped_mask = mask if mask is None or group == 1 else mask.repeat(group, 1)
     if softcap is None and sinks is None:
-        output = scaled_dot_product_attention(
-            grouped, keys, values, attn_mask=grouped_mask, scale=scale
-        )
+        output = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
     else:
-        output = _attend_plainly(grouped, keys, values, grouped_mask, scale, softcap, sinks)
+        output = _attend_plainly(grouped, keys, values, mask, scale, softcap, sinks)
     return output.reshape(num_heads, num_rows, -1).transpose(0, 1)
 
 

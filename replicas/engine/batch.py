@@ -38,7 +38,7 @@ class Segment:
     draft: Draft
     slots: list[int]
     num_logits: int
-    _masks: dict[int | None, Tensor | None] = field(default_factory=dict)
+    _masks: dict[tuple[int | None, int], Tensor | None] = field(default_factory=dict)
     _context: slice | Tensor | None = None
 
     @property
@@ -70,21 +70,24 @@ class Segment:
                 self._context = torch.tensor(self.slots, device=device)
         return self._context
 
-    def mask(self, window: int | None, device: torch.device) -> Tensor | None:
-        """Return which keys each row sees, bool ``[num_rows, num_cached + num_rows]``.
+    def mask(self, window: int | None, device: torch.device, group: int = 1) -> Tensor | None:
+        """Return which keys each row sees, bool ``[group * num_rows, num_cached + num_rows]``.
 
         Args:
             window: Sliding window in tokens, the row's own included; None for full attention.
             device: Where to put it.
+            group: How often to repeat the rows, for query heads that share keys.
 
         Returns:
             The mask, or None where every row sees every key.
         """
-        if window not in self._masks:
+        key = (window, group)
+        if key not in self._masks:
             visible = self._visible(window)
-            all_seen = bool(visible.all())
-            self._masks[window] = None if all_seen else torch.from_numpy(visible).to(device)
-        return self._masks[window]
+            is_needed = not bool(visible.all())
+            mask = torch.from_numpy(np.tile(visible, (group, 1))).to(device) if is_needed else None
+            self._masks[key] = mask
+        return self._masks[key]
 
     def _visible(self, window: int | None) -> NDArray[np.bool_]:
         num_rows, committed = self.num_rows, self.num_committed

@@ -206,7 +206,7 @@ class EngineCore:
             start,
             sequence.token_ids[start:stop],
             draft,
-            self._model.cache.slots(sequence.pages, 0, stop + len(draft)),
+            self._model.cache.slots(sequence.pages, stop + len(draft)),
             needs_logits=stop == len(sequence.token_ids),
         )
 

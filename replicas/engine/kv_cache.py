@@ -63,10 +63,13 @@ class KVCache:
             for shape in shapes
         ]
 
-    def slots(self, table: PageTable, start: int, stop: int) -> list[int]:
-        """Return the slots of a sequence's tokens ``start`` to ``stop``."""
+    def slots(self, table: PageTable, num_tokens: int) -> list[int]:
+        """Return the slots of a sequence's first ``num_tokens`` tokens."""
         size = self.page_tokens
-        return [table.pages[i // size] * size + i % size for i in range(start, stop)]
+        slots: list[int] = []
+        for page in table.pages[: -(-num_tokens // size)]:
+            slots.extend(range(page * size, (page + 1) * size))
+        return slots[:num_tokens]
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy rows from slots to slots in every layer; all are read before any is written."""

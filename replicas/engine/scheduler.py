@@ -36,9 +36,8 @@ class Scheduler:
         """Whether anything waits or runs."""
         return bool(self.waiting or self.running)
 
-    def admit(self, now: float) -> list[EngineSequence]:
-        """Let waiting sequences run while there is room for their tokens; return those admitted."""
-        admitted = []
+    def admit(self, now: float) -> None:
+        """Let waiting sequences run while there is room for their tokens."""
         while self.waiting and len(self.running) < self._max_sequences:
             sequence = self.waiting[0]
             num_reused = self.pool.reuse_prefix(sequence.pages, sequence.token_ids)
@@ -51,8 +50,6 @@ class Scheduler:
                 sequence.started_at = now
                 sequence.num_reused = num_reused
             self.running.append(sequence)
-            admitted.append(sequence)
-        return admitted
 
     def decoding(self) -> list[EngineSequence]:
         """Return the sequences that decode, each with a page for its next token.

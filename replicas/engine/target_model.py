@@ -62,7 +62,6 @@ class TargetModel:
         self.cache = KVCache(shapes, self.num_pages, config.page_tokens, self.dtype, self.device)
         self._decoder = _decoder(model, attention, config, check, self.cache)
 
-    @torch.inference_mode()
     def forward(self, batch: PackedBatch) -> Tensor:
         """Compute one step and write its keys and values to the cache.
 
