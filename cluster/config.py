@@ -18,10 +18,10 @@ from cluster.config_errors import describe
 from cluster.errors import ConfigError
 from drafters.config import DrafterConfig, default_drafters
 from drafters.loading import check_config
+from models.store import DEFAULT_MODEL
 from policy_service.config import PolicyConfig
 from policy_service.loading import load_learner
 from replicas.config import IngressConfig, VerifierConfig
-from replicas.model_store import DEFAULT_MODEL
 
 _MODEL_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

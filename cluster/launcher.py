@@ -20,7 +20,7 @@ from cluster.redis_server import PrivateRedis
 from cluster.resources import num_cpus_needed
 from cluster.serve_runtime import ServeRuntime, check_port_free
 from cluster.shutdown import StopRequested, StopSignals
-from replicas.model_store import ModelFolder, resolve_model
+from models.store import ModelFolder, resolve_model
 
 _SUPERVISE_PERIOD_S = 0.2
 _LONGEST_BACKOFF_S = 10.0

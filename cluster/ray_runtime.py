@@ -18,7 +18,7 @@ from pathlib import Path
 from cluster.config import RayConfig
 from cluster.errors import RayStartError, RayUnreachableError
 from cluster.processes import descendants, end_all
-from replicas.child_process import with_packages
+from models.child_process import with_packages
 
 NAMESPACE = "banditserve"
 JOIN_TIMEOUT_S = 5.0

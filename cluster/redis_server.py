@@ -21,7 +21,7 @@ from typing import IO
 import redis
 
 from cluster.errors import RedisStartError, StateDirInUseError
-from replicas.child_process import die_with_parent
+from models.child_process import die_with_parent
 
 START_TIMEOUT_S = 60.0  # replaying a long append-only file takes a while
 STOP_TIMEOUT_S = 10.0

@@ -10,10 +10,10 @@ from ray.serve import Application
 
 from cluster.config import SystemConfig
 from drafters.host import bind_host
+from models.store import ModelFolder
 from policy_service.deployment import bind_policy
 from replicas.config import EngineConfig
 from replicas.ingress.deployment import ingress_deployment
-from replicas.model_store import ModelFolder
 from replicas.verifier import VerifierDeployment
 
 HEALTH_CHECKS = {"health_check_period_s": 2.0, "health_check_timeout_s": 20.0}

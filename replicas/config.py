@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.config import PagedModelConfig
 
-class EngineConfig(BaseModel):
-    """The engine of one Verifier."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class EngineConfig(PagedModelConfig):
+    """The engine of one Verifier: how its target model runs, and the loop around it."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the target model runs; ``auto`` takes a GPU if there is one."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Number format of weights and cache; ``auto`` is float32 on CPU and bfloat16 on a GPU."""
     num_threads: int = Field(default=0, ge=0)
     """Threads of the target model on CPU; 0 takes the machine's cores divided by the Verifiers."""
-    lean: bool = True
-    """Run Llama, Mistral, Qwen2 and Qwen3 through the engine's own decoder."""
-    packed_linears: bool = True
-    """Pack the linears' weights for oneDNN on CPU in float32, where torch has the operator."""
-    page_tokens: int = Field(default=16, ge=1)
-    """Tokens in a page of the cache."""
-    cache_tokens: int = Field(default=0, ge=0)
-    """Tokens the cache holds; 0 sizes it from free memory and ``cache_memory_share``."""
-    cache_memory_share: float = Field(default=0.2, gt=0, le=0.95)
-    """Share of free memory that the cache may take where its size is not given."""
-    max_cache_bytes: int = Field(default=4 * 2**30, gt=0)
-    """Most bytes the cache takes where its size is not given."""
     max_sequences: int = Field(default=32, ge=1)
     """Most sequences in one step."""
     max_step_tokens: int = Field(default=0, ge=0)
@@ -37,8 +19,6 @@ class EngineConfig(BaseModel):
     a GPU."""
     max_queued: int = Field(default=256, ge=0)
     """Most requests waiting; one more is answered with 429."""
-    max_context: int = Field(default=0, ge=0)
-    """Longest prompt and reply together; 0 takes the model's own limit."""
     stall_s: float = Field(default=60.0, gt=0)
     """A Verifier with work whose last step is older than this is unhealthy."""
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
-from transformers import PreTrainedTokenizerBase
-
-Tokenizer: TypeAlias = PreTrainedTokenizerBase
-"""A Hugging Face tokenizer of any kind."""
+from models.tokenizer import Tokenizer
 
 REPLACEMENT = "\ufffd"
 """What decoders give for bytes that are no UTF-8; at the end of a text, perhaps not yet."""

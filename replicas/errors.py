@@ -3,9 +3,7 @@
     ReplicaError
     ├── RequestError            the request cannot be served as it is; the client's to mend
     ├── QueueFullError          this Verifier has too many requests waiting; try again later
-    ├── EngineStoppedError      this Verifier's engine has stopped; another Verifier can go on
-    └── ModelError              the target model cannot be had, or is of an unsupported kind
-        └── UnknownModelError   there is no model of this name, or none in this folder
+    └── EngineStoppedError      this Verifier's engine has stopped; another Verifier can go on
 
 Every constructor passes its positional arguments on, so that errors survive pickling. Ray raises
 them as objects that are also a ``RayTaskError`` whose ``str`` is a whole traceback; read their
@@ -53,11 +51,3 @@ class QueueFullError(ReplicaError):
 
 class EngineStoppedError(ReplicaError):
     """This Verifier's engine has stopped; the request can go on at another one."""
-
-
-class ModelError(ReplicaError):
-    """The target model cannot be had, or has layers that the engine does not support."""
-
-
-class UnknownModelError(ModelError):
-    """There is no model of this name, or none in this folder."""

@@ -24,6 +24,8 @@ from ray.serve.handle import DeploymentHandle
 from drafters.client import DrafterClient, Member
 from drafters.config import DrafterConfig
 from drafters.membership import watch
+from models.paged_model import PagedModel
+from models.tokenizer import load_tokenizer
 from policy_service.client import PolicyClient
 from policy_service.config import PolicyConfig
 from policy_service.errors import PolicyConfigError
@@ -33,9 +35,7 @@ from replicas.engine.admission import Limits, check_request
 from replicas.engine.core import EngineCore, StepOutput
 from replicas.engine.loop import EngineLoop
 from replicas.engine.step_time import warm_up
-from replicas.engine.target_model import TargetModel
 from replicas.errors import EngineStoppedError, RequestError
-from replicas.model_info import load_tokenizer
 from replicas.token_sender import TokenSender
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class VerifierDeployment:
         self._started_at = time.time()
         self._event_loop = asyncio.get_running_loop()
         self._model_name = model_name
-        model = TargetModel(model_path, config)
+        model = PagedModel(model_path, config)
         tokenizer = load_tokenizer(model_name, model_path)
         self._limits = Limits(
             vocab_size=model.vocab_size,

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from cluster.config import default_cache_dir
-from replicas.model_store import DEFAULT_MODEL, ModelFolder, resolve_model
+from models.store import DEFAULT_MODEL, ModelFolder, resolve_model
 from tests.system import System, start_system
 
 # A shared machine may stand still for a moment: no deadlines. The same examples on every run.

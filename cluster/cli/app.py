@@ -11,7 +11,7 @@ import typer
 
 from cluster.cli import config, models, serve, status, version
 from cluster.errors import ClusterError
-from replicas.errors import ModelError
+from models.errors import ModelError
 
 app = typer.Typer(
     name="banditserve",

@@ -12,8 +12,8 @@ from rich.table import Table
 from cluster.cli.options import CacheDir
 from cluster.config import default_cache_dir
 from cluster.progress import Reporter
-from replicas.model_progress import num_bytes_under
-from replicas.model_store import DEFAULT_MODEL, list_models, resolve_model
+from models.progress import num_bytes_under
+from models.store import DEFAULT_MODEL, list_models, resolve_model
 
 app = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 

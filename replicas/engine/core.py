@@ -14,20 +14,20 @@ from torch import Tensor
 
 from drafters.api import EMPTY_DRAFT, Draft
 from drafters.client import DrafterClient, DraftResult
+from models.batch import PackedBatch, Segment
+from models.paged_model import PagedModel
+from models.pages import PagePool
+from models.tokenizer import Tokenizer
 from policy_service.api import NONE, AskItem, TrimItem
 from policy_service.client import Planner
 from replicas.api import GenerationRequest, GenerationResult, ReplyTo, TokenChunk
-from replicas.detokenizer import Tokenizer
-from replicas.engine.batch import PackedBatch, Segment
 from replicas.engine.counters import EngineCounters
-from replicas.engine.pages import PagePool
 from replicas.engine.rounds import DecodingRound
 from replicas.engine.sampler import Sampler
 from replicas.engine.scheduler import Scheduler
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.step_time import StepTimeModel
 from replicas.engine.stopping import StopRules, end_token_ids
-from replicas.engine.target_model import TargetModel
 from replicas.engine.verification import Verdict, verify_draft
 
 
@@ -61,7 +61,7 @@ class EngineCore:
 
     def __init__(
         self,
-        model: TargetModel,
+        model: PagedModel,
         planner: Planner,
         drafters: DrafterClient,
         tokenizer: Tokenizer | None,
@@ -204,10 +204,10 @@ class EngineCore:
         stop = start + size
         batch.add(
             start,
-            sequence.token_ids[start:stop],
-            draft,
+            [*sequence.token_ids[start:stop], *draft.token_ids],
             self._model.cache.slots(sequence.pages, stop + len(draft)),
             needs_logits=stop == len(sequence.token_ids),
+            tree=draft.parents,
         )
 
     def _commit(

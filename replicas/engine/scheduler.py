@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from replicas.engine.pages import PagePool
+from models.pages import PagePool
 from replicas.engine.sequence import EngineSequence
 
 

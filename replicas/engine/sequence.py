@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from models.pages import PageTable
 from replicas.api import (
     GenerationRequest,
     GenerationResult,
@@ -13,7 +14,6 @@ from replicas.api import (
     RoundReport,
     TokenLogprobs,
 )
-from replicas.engine.pages import PageTable
 from replicas.engine.sampler import Sampler
 from replicas.engine.stopping import Stop, StopRules
 

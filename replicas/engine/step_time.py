@@ -10,9 +10,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-from drafters.api import EMPTY_DRAFT
-from replicas.engine.batch import PackedBatch
-from replicas.engine.target_model import TargetModel
+from models.batch import PackedBatch
+from models.paged_model import PagedModel
 
 LEARNING_RATE = 0.1
 """Weight of a new step against the table."""
@@ -67,7 +66,7 @@ class StepTimeModel:
         return result
 
 
-def warm_up(model: TargetModel, clock: Callable[[], float] = time.perf_counter) -> StepTimeModel:
+def warm_up(model: PagedModel, clock: Callable[[], float] = time.perf_counter) -> StepTimeModel:
     """Measure forwards of a few sizes on an idle model whose cache holds nothing yet."""
     capacity = model.num_pages * model.page_tokens
     measured: dict[int, float] = {}
@@ -77,7 +76,7 @@ def warm_up(model: TargetModel, clock: Callable[[], float] = time.perf_counter) 
         times = []
         for _ in range(_WARM_UP_RUNS):
             batch = PackedBatch()
-            batch.add(0, [0] * rows, EMPTY_DRAFT, list(range(rows)), needs_logits=True)
+            batch.add(0, [0] * rows, list(range(rows)), needs_logits=True)
             started = clock()
             model.forward(batch)
             times.append((clock() - started) * 1e3)

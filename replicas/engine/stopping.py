@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from models.tokenizer import Tokenizer
 from replicas.api import FinishReason, SamplingParams
-from replicas.detokenizer import IncrementalDetokenizer, StopScanner, Tokenizer
+from replicas.detokenizer import IncrementalDetokenizer, StopScanner
 
 
 @dataclass(frozen=True, slots=True)

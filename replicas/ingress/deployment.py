@@ -11,13 +11,14 @@ import ray
 from fastapi import FastAPI
 from ray import serve
 
+from models.info import read_model_info
+from models.tokenizer import load_tokenizer
 from policy_service.config import PolicyConfig
 from replicas.config import IngressConfig
 from replicas.ingress.app import Routes, build_app
 from replicas.ingress.generation import Generator, RetryPolicy
 from replicas.ingress.service import Serving
 from replicas.ingress.status import StatusCollector
-from replicas.model_info import load_tokenizer, read_model_info
 from replicas.token_stream import TokenReceiver
 
 

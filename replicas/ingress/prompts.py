@@ -7,7 +7,7 @@ from typing import cast
 
 from jinja2.exceptions import TemplateError
 
-from replicas.detokenizer import Tokenizer
+from models.tokenizer import Tokenizer
 from replicas.ingress.errors import ApiError, invalid, shorten
 from replicas.ingress.schema import CompletionsBody, Message
 from replicas.ingress.validation import Limits, check_token_ids

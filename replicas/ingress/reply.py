@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from models.tokenizer import Tokenizer
 from replicas.api import (
     FinishReason,
     GenerationResult,
@@ -16,7 +17,7 @@ from replicas.api import (
     TokenChunk,
     TokenLogprobs,
 )
-from replicas.detokenizer import IncrementalDetokenizer, StopScanner, Tokenizer
+from replicas.detokenizer import IncrementalDetokenizer, StopScanner
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from models.info import ModelInfo
+from models.tokenizer import Tokenizer
 from policy_service.client import check_options
 from policy_service.config import PolicyConfig
 from policy_service.errors import PolicyConfigError
 from replicas.api import GenerationRequest
 from replicas.config import IngressConfig
-from replicas.detokenizer import Tokenizer
 from replicas.ingress.choices import Choice
 from replicas.ingress.errors import ApiError, invalid
 from replicas.ingress.features import request_features, short_hash
@@ -31,7 +32,6 @@ from replicas.ingress.validation import (
     sampling_params,
     speculation_options,
 )
-from replicas.model_info import ModelInfo
 
 MAX_INLINE_BYTES = 50_000
 """Bodies larger than this are tokenized on a thread, so that other requests go on."""

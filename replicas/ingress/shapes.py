@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from replicas.detokenizer import REPLACEMENT, Tokenizer
+from models.tokenizer import Tokenizer
+from replicas.detokenizer import REPLACEMENT
 from replicas.ingress.reply import Piece, ReplyToken
 
 LOWEST_LOGPROB = -9999.0

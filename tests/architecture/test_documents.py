@@ -15,7 +15,7 @@ import cluster
 from cluster.config import SystemConfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PACKAGES = ("cluster", "replicas", "policy_service", "drafters")
+PACKAGES = ("cluster", "replicas", "policy_service", "drafters", "models")
 
 
 def configs_in(annotation: object) -> Iterator[type[BaseModel]]:
@@ -31,7 +31,7 @@ def mapped_paths(readme: str) -> list[str]:
     """Return the paths that the README's package map names: lines that begin with a path."""
     found = []
     for block in re.findall(r"^```[a-z]*\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
-        if re.match(r"(cluster|replicas|policy_service|drafters)/", block):
+        if re.match(r"(cluster|replicas|policy_service|drafters|models)/", block):
             found += map_entries(block)
     return found
 

@@ -20,7 +20,7 @@ import typer
 import yaml
 
 from cluster.workloads import MIXED, Prompt, read_prompts
-from replicas.model_store import DEFAULT_MODEL
+from models.store import DEFAULT_MODEL
 from tests.benchmarks.report import machine, write_figures
 from tests.e2e.client import chat_all, openai_client
 from tests.system import start_system

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cluster.workloads import Prompt, read_prompts
-from replicas.model_store import ModelFolder
+from models.store import ModelFolder
 from tests.e2e.client import Reply, chat_all, openai_client
 from tests.system import System
 

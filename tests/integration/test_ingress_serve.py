@@ -22,7 +22,7 @@ from policy_service.config import PolicyConfig
 from replicas.config import IngressConfig
 from replicas.ingress.deployment import ingress_deployment
 from tests.integration.scripted_verifier import Quiet, ScriptedVerifier
-from tests.unit.replicas.small_tokenizers import byte_level
+from tests.unit.models.small_tokenizers import byte_level
 
 pytestmark = pytest.mark.ray
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from replicas.detokenizer import IncrementalDetokenizer, Scanned, StopScanner
-from tests.unit.replicas.small_tokenizers import KINDS, TEXT, byte_fallback, byte_level
+from tests.unit.models.small_tokenizers import KINDS, TEXT, byte_fallback, byte_level
 
 
 def decode(tokenizer: PreTrainedTokenizerFast, ids: list[int], skip: bool = True) -> str:

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from drafters.api import EMPTY_DRAFT, ROOT, Draft, chain
 from drafters.client import DraftResult, DraftWanted
+from models.paged_model import PagedModel
 from policy_service.api import SpeculationOptions
 from policy_service.client import Planner
 from policy_service.config import PolicyConfig
@@ -23,8 +24,7 @@ from replicas.config import EngineConfig
 from replicas.engine.core import EngineCore
 from replicas.engine.sampler import Sampler
 from replicas.engine.step_time import StepTimeModel
-from replicas.engine.target_model import TargetModel
-from tests.unit.replicas.engine.models import FAMILIES, LEAN_FAMILIES, VOCAB, save_model
+from tests.unit.models.tiny_models import FAMILIES, LEAN_FAMILIES, VOCAB, save_model
 
 EOS = 2
 REPLY_TO = ReplyTo("127.0.0.1", 1, "secret")
@@ -136,7 +136,7 @@ class Bench:
     ) -> EngineCore:
         config = EngineConfig(cache_tokens=cache_tokens, page_tokens=4)
         planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
-        model = TargetModel(self.folder, config)
+        model = PagedModel(self.folder, config)
         assert model.is_lean == (self.family in LEAN_FAMILIES)
         return EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, step_tokens)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from replicas.api import SamplingParams
 from replicas.engine.stopping import Stop, StopRules
-from tests.unit.replicas.small_tokenizers import byte_level
+from tests.unit.models.small_tokenizers import byte_level
 
 EOS = 2
 

@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from models.info import ModelInfo
+from models.tokenizer import Tokenizer
 from policy_service.config import PolicyConfig
 from replicas.api import (
     GenerationRequest,
@@ -21,16 +23,15 @@ from replicas.api import (
     TokenLogprobs,
 )
 from replicas.config import IngressConfig
-from replicas.detokenizer import IncrementalDetokenizer, StopScanner, Tokenizer
+from replicas.detokenizer import IncrementalDetokenizer, StopScanner
 from replicas.ingress.app import Routes, build_app
 from replicas.ingress.generation import Generator as ChoiceGenerator
 from replicas.ingress.generation import RetryPolicy
 from replicas.ingress.service import Serving
 from replicas.ingress.status import StatusCollector
-from replicas.model_info import ModelInfo
 from replicas.token_sender import TokenSender
 from replicas.token_stream import TokenReceiver
-from tests.unit.replicas.small_tokenizers import byte_level
+from tests.unit.models.small_tokenizers import byte_level
 
 EOS = 1
 MODEL = "tiny"

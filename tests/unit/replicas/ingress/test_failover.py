@@ -12,8 +12,9 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RequestCancelledError
 
+from models.errors import ModelError
 from replicas.config import IngressConfig
-from replicas.errors import EngineStoppedError, ModelError, QueueFullError, RequestError
+from replicas.errors import EngineStoppedError, QueueFullError, RequestError
 from replicas.ingress import generation
 from replicas.ingress.faults import Fault, classify
 from tests.unit.replicas.ingress.fakes import (

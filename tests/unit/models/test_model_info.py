@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from replicas.errors import ModelError
-from replicas.model_info import ModelInfo, load_tokenizer, read_model_info
-from tests.unit.replicas.small_tokenizers import byte_level
+from models.errors import ModelError
+from models.info import ModelInfo, read_model_info
+from models.tokenizer import load_tokenizer
+from tests.unit.models.small_tokenizers import byte_level
 
 
 def folder(path: Path, **config: object) -> str:

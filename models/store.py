@@ -4,7 +4,7 @@ An entry is built in a temporary folder beside its place and renamed into it whe
 disk, so an entry that is there is whole, whenever a process was killed. A lock file lets one
 process at a time build an entry; the others wait and then find it.
 
-Where the files come from is the business of ``replicas.model_sources``.
+Where the files come from is the business of ``models.sources``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from replicas.errors import ModelError, UnknownModelError
-from replicas.model_progress import ModelProgress, QuietProgress
-from replicas.model_sources import fetch_from_hub, fetch_smollm2
+from models.errors import ModelError, UnknownModelError
+from models.progress import ModelProgress, QuietProgress
+from models.sources import fetch_from_hub, fetch_smollm2
 
 DEFAULT_MODEL = "smollm2"
 MANIFEST = "banditserve.json"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicas.engine.pages import PagePool, PageTable
+from models.pages import PagePool, PageTable
 
 PAGE = 4
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from replicas import model_sources, model_store
-from replicas.errors import ModelError, UnknownModelError
-from replicas.model_progress import ModelProgress, QuietProgress, num_bytes_under, watched
-from replicas.model_store import list_models, resolve_model
+from models import sources as model_sources
+from models import store as model_store
+from models.errors import ModelError, UnknownModelError
+from models.progress import ModelProgress, QuietProgress, num_bytes_under, watched
+from models.store import list_models, resolve_model
 
 # Another process that fetches: it says that it has begun, and goes on when told to.
 FETCH_SLOWLY = """
 import sys
 from pathlib import Path
-from replicas import model_store
+from models import store as model_store
 
 def fetch(folder, progress):
     (folder / "config.json").write_text("{}")

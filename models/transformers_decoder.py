@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from replicas.engine.attention import PagedAttention
-from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import KVCache
+from models.attention import PagedAttention
+from models.batch import PackedBatch
+from models.kv_cache import KVCache
 
 
 class TransformersDecoder:
@@ -26,7 +26,7 @@ class TransformersDecoder:
 
     @torch.inference_mode()
     def forward(self, batch: PackedBatch, cache: KVCache | None) -> Tensor:
-        """Compute one step; see ``TargetModel.forward``.
+        """Compute one step; see ``PagedModel.forward``.
 
         Without a cache slots are the rows of the pack, and the attention notes each layer's shape.
         """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from replicas.engine.memory import available_bytes, container_bytes, free_bytes
+from models.memory import available_bytes, container_bytes, free_bytes
 
 
 def test_file_cache_counts_as_available(tmp_path: Path) -> None:

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drafters.api import EMPTY_DRAFT
-from replicas.engine.attention import PagedAttention
-from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import LayerShape
-from replicas.engine.transformers_decoder import TransformersDecoder
-from replicas.errors import ModelError
+from models.attention import PagedAttention
+from models.batch import PackedBatch
+from models.errors import ModelError
+from models.kv_cache import LayerShape
+from models.transformers_decoder import TransformersDecoder
 
 _LENGTHS = (7, 12)
 
@@ -71,7 +70,7 @@ class SelfCheck:
         batch = PackedBatch()
         for sample in self._samples:
             slots = list(range(batch.num_rows, batch.num_rows + len(sample)))
-            batch.add(0, sample, EMPTY_DRAFT, slots, needs_logits=True)
+            batch.add(0, sample, slots, needs_logits=True)
         packed = forward(batch).float()
         errors = (packed - self._expected).abs().amax(-1)
         return float((errors / self._expected.abs().amax(-1).clamp_min(1e-6)).max())

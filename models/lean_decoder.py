@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu
 
-from replicas.engine.attention import attend_segments
-from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import KVCache
-from replicas.engine.packed_linear import PackedLinear
+from models.attention import attend_segments
+from models.batch import PackedBatch
+from models.kv_cache import KVCache
+from models.packed_linear import PackedLinear
 
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
@@ -81,7 +81,7 @@ class LeanDecoder:
 
     @torch.inference_mode()
     def forward(self, batch: PackedBatch, cache: KVCache) -> Tensor:
-        """Compute one step; see ``TargetModel.forward``."""
+        """Compute one step; see ``PagedModel.forward``."""
         device = self._embedding.device
         hidden = self._embedding[torch.tensor(batch.input_ids(), device=device)]
         rotation = self._rotation(torch.tensor(batch.positions(), device=device))

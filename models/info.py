@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
-from replicas.detokenizer import Tokenizer
-from replicas.errors import ModelError
+from models.errors import ModelError
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
@@ -51,16 +49,3 @@ def read_model_info(name: str, model_dir: str, max_context: int = 0) -> ModelInf
             "set max_context where it has none"
         )
     return ModelInfo(name, min(known), int(config.vocab_size))
-
-
-def load_tokenizer(name: str, model_dir: str) -> Tokenizer:
-    """Load a model's tokenizer from its folder.
-
-    Raises:
-        ModelError: If there is none.
-    """
-    try:
-        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(Path(model_dir), local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"model {name} has no readable tokenizer: {error}") from error
-    return tokenizer

@@ -1,4 +1,4 @@
-"""Convert a GGUF to a folder of safetensors: ``python -m replicas.model_conversion GGUF OUT``.
+"""Convert a GGUF to a folder of safetensors: ``python -m models.conversion GGUF OUT``.
 
 A process of its own, because it takes several times the model's memory and prints as it likes.
 """

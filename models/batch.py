@@ -1,8 +1,9 @@
 """One step's input to the target: all sequences' new rows, packed one after the other.
 
 A sequence adds a segment: the tokens it must compute (a prefill chunk, or its last committed token)
-and, after them, a draft. Rows of a segment see the sequence's cached tokens, the segment's own
-committed tokens before them and, in a draft, their ancestors. Pure construction; numpy and torch.
+and, after them, a tree of tokens that may follow. Rows of a segment see the sequence's cached
+tokens, the segment's own committed tokens before them and, in a tree, their ancestors. Pure
+construction; numpy and torch.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drafters.api import Draft
-
 
 @dataclass(slots=True)
 class Segment:
@@ -27,7 +26,8 @@ class Segment:
         first_row: Index of its first row in the pack.
         num_cached: Tokens of the sequence whose keys and values are in the cache.
         token_ids: Tokens of its rows, ``[num_rows]``.
-        draft: The draft at its end; its tokens are the last of ``token_ids``.
+        tree: Parents of the rows at its end that are a tree, as indices into the tree, smaller than
+            their own; -1 is the last committed row. Empty if all rows are committed.
         slots: Cache slots of all tokens, cached and new, ``[num_cached + num_rows]``.
         num_logits: How many rows, counted from the end, need logits.
     """
@@ -35,7 +35,7 @@ class Segment:
     first_row: int
     num_cached: int
     token_ids: list[int]
-    draft: Draft
+    tree: Sequence[int]
     slots: list[int]
     num_logits: int
     _masks: dict[tuple[int | None, int], Tensor | None] = field(default_factory=dict)
@@ -48,15 +48,15 @@ class Segment:
 
     @property
     def num_committed(self) -> int:
-        """Rows that are not draft."""
-        return self.num_rows - len(self.draft)
+        """Rows before the tree."""
+        return self.num_rows - len(self.tree)
 
     def positions(self) -> list[int]:
-        """Return the position of each row in its sequence; siblings in a draft share one."""
+        """Return the position of each row in its sequence; siblings in a tree share one."""
         start, committed = self.num_cached, self.num_committed
         positions = list(range(start, start + committed))
         depths: list[int] = []
-        for parent in self.draft.parents:
+        for parent in self.tree:
             depths.append(depths[parent] + 1 if parent >= 0 else 0)
         return positions + [start + committed + depth for depth in depths]
 
@@ -93,8 +93,8 @@ class Segment:
         num_rows, committed = self.num_rows, self.num_committed
         visible = np.ones((num_rows, self.num_cached + num_rows), dtype=np.bool_)
         new = np.tri(num_rows, dtype=np.bool_)
-        if not self.draft.is_chain:
-            new[committed:, committed:] = _ancestors(self.draft.parents)
+        if any(parent != node - 1 for node, parent in enumerate(self.tree)):
+            new[committed:, committed:] = _ancestors(self.tree)
         visible[:, self.num_cached :] = new
         if window is not None:
             rows = np.array(self.positions())
@@ -118,26 +118,26 @@ class PackedBatch:
         self,
         num_cached: int,
         token_ids: Sequence[int],
-        draft: Draft,
         slots: list[int],
         needs_logits: bool,
+        tree: Sequence[int] = (),
     ) -> Segment:
-        """Append a segment of committed ``token_ids`` and a draft.
+        """Append a segment of committed tokens and a tree after them.
 
         Args:
             num_cached: Tokens of the sequence that are in the cache.
-            token_ids: Committed tokens to compute, at least one.
-            draft: Draft to verify after them.
-            slots: Slots of cached, committed and draft tokens.
-            needs_logits: Whether the last committed token's logits (and the draft's) are wanted.
+            token_ids: Tokens to compute: at least one committed, then those of the tree.
+            slots: Slots of the cached tokens and of ``token_ids``.
+            needs_logits: Whether the last committed token's logits (and the tree's) are wanted.
+            tree: Parents of the tree's tokens; see ``Segment``.
         """
         segment = Segment(
             first_row=self.num_rows,
             num_cached=num_cached,
-            token_ids=[*token_ids, *draft.token_ids],
-            draft=draft,
+            token_ids=list(token_ids),
+            tree=tree,
             slots=slots,
-            num_logits=len(draft) + 1 if needs_logits else 0,
+            num_logits=len(tree) + 1 if needs_logits else 0,
         )
         assert len(slots) == num_cached + segment.num_rows
         self.segments.append(segment)

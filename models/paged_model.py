@@ -15,23 +15,23 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from replicas.config import EngineConfig
-from replicas.engine.attention import PagedAttention
-from replicas.engine.batch import PackedBatch
-from replicas.engine.kv_cache import KVCache, bytes_per_token
-from replicas.engine.lean_decoder import LeanDecoder, is_lean_possible
-from replicas.engine.memory import free_bytes
-from replicas.engine.packed_linear import is_packing_available, pack_linears
-from replicas.engine.self_check import SelfCheck
-from replicas.engine.transformers_decoder import TransformersDecoder
-from replicas.errors import ModelError
+from models.attention import PagedAttention
+from models.batch import PackedBatch
+from models.config import PagedModelConfig
+from models.errors import ModelError
+from models.kv_cache import KVCache, bytes_per_token
+from models.lean_decoder import LeanDecoder, is_lean_possible
+from models.memory import free_bytes
+from models.packed_linear import is_packing_available, pack_linears
+from models.self_check import SelfCheck
+from models.transformers_decoder import TransformersDecoder
 
 logger = logging.getLogger(__name__)
 
 _SERVED_LAYERS = {"full_attention", "sliding_attention"}
 
 
-class TargetModel:
+class PagedModel:
     """A causal language model with a paged cache.
 
     Args:
@@ -43,7 +43,7 @@ class TargetModel:
             there is too little memory for its cache.
     """
 
-    def __init__(self, path: Path | str, config: EngineConfig) -> None:
+    def __init__(self, path: Path | str, config: PagedModelConfig) -> None:
         self.device = _device(config)
         self.dtype = _dtype(config, self.device)
         model_config = _load_config(path)
@@ -80,7 +80,7 @@ class TargetModel:
         """Bytes of the whole cache."""
         return self.num_pages * self.page_tokens * self._token_bytes
 
-    def _num_pages(self, config: EngineConfig) -> int:
+    def _num_pages(self, config: PagedModelConfig) -> int:
         num_tokens = config.cache_tokens
         if not num_tokens:
             free = free_bytes(self.device)
@@ -103,7 +103,7 @@ class TargetModel:
 def _decoder(
     model: Any,
     attention: PagedAttention,
-    config: EngineConfig,
+    config: PagedModelConfig,
     check: SelfCheck,
     cache: KVCache,
 ) -> LeanDecoder | TransformersDecoder:
@@ -125,7 +125,7 @@ def _decoder(
     return TransformersDecoder(model, attention)
 
 
-def _device(config: EngineConfig) -> torch.device:
+def _device(config: PagedModelConfig) -> torch.device:
     if config.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if config.device == "cuda" and not torch.cuda.is_available():
@@ -133,7 +133,7 @@ def _device(config: EngineConfig) -> torch.device:
     return torch.device(config.device)
 
 
-def _dtype(config: EngineConfig, device: torch.device) -> torch.dtype:
+def _dtype(config: PagedModelConfig, device: torch.device) -> torch.dtype:
     if config.dtype == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     dtype: torch.dtype = getattr(torch, config.dtype)
@@ -176,7 +176,7 @@ def _load_model(path: Path | str, config: Any, dtype: torch.dtype, attention: st
     return model.requires_grad_(False).train(False)
 
 
-def _max_context(text_config: Any, config: EngineConfig) -> int:
+def _max_context(text_config: Any, config: PagedModelConfig) -> int:
     own = int(getattr(text_config, "max_position_embeddings", 0) or 0)
     if own and config.max_context > own:
         raise ModelError(f"max_context is {config.max_context}, the model's limit is {own}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from replicas.engine.pages import PageTable
+from models.pages import PageTable
 
 
 @dataclass(frozen=True, slots=True)

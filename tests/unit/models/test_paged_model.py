@@ -8,15 +8,14 @@ import pytest
 import torch
 from transformers import BloomConfig, BloomForCausalLM, T5Config, T5ForConditionalGeneration
 
-from drafters.api import EMPTY_DRAFT
-from replicas.config import EngineConfig
-from replicas.engine.batch import PackedBatch
-from replicas.engine.packed_linear import PackedLinear, is_packing_available
-from replicas.engine.target_model import TargetModel
-from replicas.errors import ModelError
-from tests.unit.replicas.engine.models import VOCAB, save_model
+from models.batch import PackedBatch
+from models.config import PagedModelConfig
+from models.errors import ModelError
+from models.packed_linear import PackedLinear, is_packing_available
+from models.paged_model import PagedModel
+from tests.unit.models.tiny_models import VOCAB, save_model
 
-CONFIG = EngineConfig(cache_tokens=256)
+CONFIG = PagedModelConfig(cache_tokens=256)
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +37,16 @@ def changed(folder: Path, target: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize("lean", [True, False])
 @pytest.mark.parametrize("packed", [True, False])
 def test_every_decoder_gives_the_same_logits(llama: Path, lean: bool, packed: bool) -> None:
-    plain = TargetModel(llama, EngineConfig(cache_tokens=64, lean=False, packed_linears=False))
-    model = TargetModel(llama, EngineConfig(cache_tokens=64, lean=lean, packed_linears=packed))
+    plain = PagedModel(llama, PagedModelConfig(cache_tokens=64, lean=False, packed_linears=False))
+    model = PagedModel(llama, PagedModelConfig(cache_tokens=64, lean=lean, packed_linears=packed))
     batch = PackedBatch()
-    batch.add(0, [3, 4, 5], EMPTY_DRAFT, [8, 9, 10], needs_logits=True)
+    batch.add(0, [3, 4, 5], [8, 9, 10], needs_logits=True)
     assert torch.allclose(model.forward(batch), plain.forward(batch), atol=1e-5)
     assert model.is_lean == lean
 
 
 def test_what_a_model_says_of_itself(llama: Path) -> None:
-    model = TargetModel(llama, CONFIG)
+    model = PagedModel(llama, CONFIG)
     assert (model.vocab_size, model.max_context, set(model.eos_token_ids)) == (VOCAB, 256, {2})
     assert model.num_pages * model.page_tokens == 256
     assert model.cache_bytes == 256 * 2 * 2 * 2 * 8 * 4
@@ -72,17 +71,17 @@ def test_models_of_another_kind_are_refused_by_name(tmp_path: Path, llama: Path)
         "empty": "no model configuration",
     }.items():
         with pytest.raises(ModelError, match=expected):
-            TargetModel(tmp_path / name, EngineConfig(cache_tokens=256, max_context=64))
+            PagedModel(tmp_path / name, PagedModelConfig(cache_tokens=256, max_context=64))
 
 
 def test_limits_that_cannot_be_kept_are_refused(llama: Path) -> None:
     with pytest.raises(ModelError, match="max_context is 512, the model's limit is 256"):
-        TargetModel(llama, EngineConfig(cache_tokens=64, max_context=512))
+        PagedModel(llama, PagedModelConfig(cache_tokens=64, max_context=512))
     with pytest.raises(ModelError, match="the cache would hold 16 tokens; it needs at least 32"):
-        TargetModel(llama, EngineConfig(cache_tokens=16))
+        PagedModel(llama, PagedModelConfig(cache_tokens=16))
     if not torch.cuda.is_available():
         with pytest.raises(ModelError, match="finds no GPU"):
-            TargetModel(llama, EngineConfig(device="cuda"))
+            PagedModel(llama, PagedModelConfig(device="cuda"))
 
 
 @pytest.mark.skipif(not is_packing_available(), reason="this torch cannot pack linears")

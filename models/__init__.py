@@ -1,0 +1,1 @@
+"""Models: where language models come from, and how one runs with a paged cache."""
