@@ -188,6 +188,21 @@ class DrafterInfo:
     incarnation: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetInfo:
+    """What a drafting method can check of the model that it is to draft for.
+
+    Attributes:
+        model_name: The model's name.
+        vocab_size: Its token ids are smaller.
+        tokenizer_fingerprint: Of its tokenizer, as ``models.tokenizer`` takes it.
+    """
+
+    model_name: str
+    vocab_size: int
+    tokenizer_fingerprint: str
+
+
 class Drafter(Protocol):
     """One drafting method. Every file in ``drafters.methods`` has one, found by its file name.
 

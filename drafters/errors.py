@@ -2,7 +2,9 @@
 
     DrafterError
     ├── UnknownSessionError     a session was extended or asked before it was opened
-    └── DrafterConfigError      a method or parameter that cannot be
+    ├── DrafterConfigError      a method or parameter that cannot be
+    │   └── DatastoreError      a datastore that is corrupt, or made for another tokenizer
+    └── CorpusError             text for a datastore that cannot be read
 
 Every constructor passes its positional arguments on, so that errors survive pickling.
 """
@@ -20,3 +22,11 @@ class UnknownSessionError(DrafterError):
 
 class DrafterConfigError(DrafterError, ValueError):
     """A drafter was configured with an unknown method, an unknown parameter or a bad value."""
+
+
+class DatastoreError(DrafterConfigError):
+    """A datastore is no datastore, is corrupt, or was made for another tokenizer."""
+
+
+class CorpusError(DrafterError):
+    """Text that a datastore is to be built from cannot be read, or there is none."""

@@ -2,6 +2,10 @@
 
 Nothing is registered: ``drafters.methods.<method>`` is imported and its ``DRAFTER`` is the class,
 so it resolves alike in every process and a method's libraries load only where it is used.
+
+A method whose drafters may not fit the target model has a function ``check`` beside its class:
+``check(params: Mapping[str, Any], target: TargetInfo) -> None`` raises ``DrafterConfigError`` with
+what was expected and found. It is called before anything is deployed.
 """
 
 from __future__ import annotations
@@ -9,12 +13,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any
 
 from drafters import methods
-from drafters.api import Drafter
+from drafters.api import Drafter, TargetInfo
 from drafters.config import DrafterConfig
 from drafters.errors import DrafterConfigError
 
@@ -29,13 +33,30 @@ def method_names() -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def check_config(config: DrafterConfig) -> None:
-    """Check that the method exists and knows every parameter, without making the drafter.
+def check_config(config: DrafterConfig, target: TargetInfo | None = None) -> None:
+    """Check that the method exists, knows every parameter and has those that it cannot do without.
+
+    Args:
+        config: The drafter, which is not made for this.
+        target: The model to draft for. If given, the method's own ``check``, where it has one,
+            looks at the values too: that may read files and take seconds.
 
     Raises:
-        DrafterConfigError: If not, with the nearest right name.
+        DrafterConfigError: If something is wrong, with the nearest right name for a wrong one.
     """
-    _check_params(config.method, _drafter_class(config.method), config.params)
+    module = _method_module(config.method)
+    _check_params(config.method, module.DRAFTER, config.params)
+    if target is not None and checks_target(config):
+        module.check(config.params, target)
+
+
+def checks_target(config: DrafterConfig) -> bool:
+    """Return whether the method has a check for which the target must be known.
+
+    Raises:
+        DrafterConfigError: If there is no such method.
+    """
+    return hasattr(_method_module(config.method), "check")
 
 
 def load_drafter(config: DrafterConfig) -> Drafter:
@@ -44,24 +65,27 @@ def load_drafter(config: DrafterConfig) -> Drafter:
     Raises:
         DrafterConfigError: If the method or a parameter is unknown, or a value cannot be.
     """
-    drafter_class = _drafter_class(config.method)
+    drafter_class = _method_module(config.method).DRAFTER
     _check_params(config.method, drafter_class, config.params)
     drafter: Drafter = drafter_class(**config.params)
     return drafter
 
 
-def _drafter_class(method: str) -> Any:
+def _method_module(method: str) -> Any:
     names = method_names()
     if method not in names:
         raise DrafterConfigError(f"unknown drafting method {_nearest(method, names)}")
-    return importlib.import_module(f"{methods.__name__}.{method}").DRAFTER
+    return importlib.import_module(f"{methods.__name__}.{method}")
 
 
-def _check_params(method: str, drafter_class: Any, params: Iterable[str]) -> None:
-    known = list(inspect.signature(drafter_class).parameters)
+def _check_params(method: str, drafter_class: Any, params: Collection[str]) -> None:
+    known = inspect.signature(drafter_class).parameters
     for name in params:
         if name not in known:
-            raise DrafterConfigError(f"{method}: unknown parameter {_nearest(name, known)}")
+            raise DrafterConfigError(f"{method}: unknown parameter {_nearest(name, list(known))}")
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in params:
+            raise DrafterConfigError(f"{method}: parameter {name!r} is required, and is missing")
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -22,11 +22,15 @@ from models.kv_cache import KVCache, LayerShape
 class PagedAttention:
     """The attention function of one model.
 
+    Args:
+        row_by_row: Compute each row by itself, so that it cannot depend on the others.
+
     Each forward begins with ``begin``. Without a cache, ``shapes`` collects what each layer would
     store, and slots are the rows of the pack.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, row_by_row: bool = False) -> None:
+        self._row_by_row = row_by_row
         self.name = f"banditserve_paged_{id(self):x}"
         self.shapes: dict[int, LayerShape] = {}
         self._cache: KVCache | None = None
@@ -78,7 +82,8 @@ class PagedAttention:
             self._cache.values[layer][self._new_slots] = values
             keys, values = self._cache.keys[layer], self._cache.values[layer]
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-        output = attend_segments(
+        attend_all = attend_rows if self._row_by_row else attend_segments
+        output = attend_all(
             query[0], keys, values, self._batch, sliding_window, scale, softcap, s_aux
         )
         return output.unsqueeze(0), None
@@ -119,6 +124,35 @@ def attend_segments(
             attend(query[:, rows], keys[context], values[context], mask, scale, softcap, sinks)
         )
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def attend_rows(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    batch: PackedBatch,
+    window: int | None,
+    scale: float,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Do what ``attend_segments`` does, each row by itself: bit for bit the same in any company."""
+    outputs = []
+    for segment in batch.segments:
+        for row, context in enumerate(segment.row_contexts(window, query.device)):
+            at = segment.first_row + row
+            outputs.append(
+                attend(
+                    query[:, at : at + 1],
+                    keys[context],
+                    values[context],
+                    None,
+                    scale,
+                    softcap,
+                    sinks,
+                )
+            )
+    return torch.cat(outputs)
 
 
 def attend(

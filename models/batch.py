@@ -39,6 +39,7 @@ class Segment:
     slots: list[int]
     num_logits: int
     _masks: dict[tuple[int | None, int], Tensor | None] = field(default_factory=dict)
+    _row_contexts: dict[int | None, list[slice | Tensor]] = field(default_factory=dict)
     _context: slice | Tensor | None = None
 
     @property
@@ -63,12 +64,17 @@ class Segment:
     def context(self, device: torch.device) -> slice | Tensor:
         """Return how to find the segment's keys: a slice where its slots follow each other."""
         if self._context is None:
-            first, last = self.slots[0], self.slots[-1]
-            if last - first + 1 == len(self.slots) and _is_run(self.slots):
-                self._context = slice(first, last + 1)
-            else:
-                self._context = torch.tensor(self.slots, device=device)
+            self._context = _index(self.slots, device)
         return self._context
+
+    def row_contexts(self, window: int | None, device: torch.device) -> list[slice | Tensor]:
+        """Return how to find the keys that each row sees, one entry a row; see ``mask``."""
+        if window not in self._row_contexts:
+            slots = np.array(self.slots)
+            self._row_contexts[window] = [
+                _index(slots[row].tolist(), device) for row in self._visible(window)
+            ]
+        return self._row_contexts[window]
 
     def mask(self, window: int | None, device: torch.device, group: int = 1) -> Tensor | None:
         """Return which keys each row sees, bool ``[group * num_rows, num_cached + num_rows]``.
@@ -170,8 +176,12 @@ class PackedBatch:
         return rows
 
 
-def _is_run(slots: Sequence[int]) -> bool:
-    return all(b - a == 1 for a, b in pairwise(slots))
+def _index(slots: Sequence[int], device: torch.device) -> slice | Tensor:
+    """Return an index of slots: a slice where they follow each other."""
+    first, last = slots[0], slots[-1]
+    if last - first + 1 == len(slots) and all(b - a == 1 for a, b in pairwise(slots)):
+        return slice(first, last + 1)
+    return torch.tensor(slots, device=device)
 
 
 def _ancestors(parents: Sequence[int]) -> NDArray[np.bool_]:

@@ -20,6 +20,11 @@ class PagedModelConfig(BaseModel):
     """Run Llama, Mistral, Qwen2 and Qwen3 through our own decoder."""
     packed_linears: bool = True
     """Pack the linears' weights for oneDNN on CPU in float32, where torch has the operator."""
+    exact_numerics: bool = False
+    """Compute every row's logits bit for bit alike whatever else is in its step; slower. Only in
+    float32 on CPU; a model that cannot be computed so is refused."""
+    keep_hidden_states: bool = False
+    """Keep the last hidden state of every cached token, for drafters that work from them."""
     page_tokens: int = Field(default=16, ge=1)
     """Tokens in a page of the cache."""
     cache_tokens: int = Field(default=0, ge=0)

@@ -31,7 +31,7 @@ class LayerShape:
 
 
 class KVCache:
-    """Tensors ``[num_slots, num_kv_heads, dim]`` for every layer.
+    """Tensors ``[num_slots, num_kv_heads, dim]`` for every layer; hidden states where wanted.
 
     Token ``i`` of a page lies in slot ``page * page_tokens + i``.
 
@@ -41,6 +41,10 @@ class KVCache:
         page_tokens: Tokens in a page.
         dtype: Number format.
         device: Where they lie.
+        hidden_size: Length of the hidden state to keep of each token; 0 keeps none.
+
+    Attributes:
+        hidden: Last hidden states, after the final norm, ``[num_slots, hidden_size]``, or None.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class KVCache:
         page_tokens: int,
         dtype: torch.dtype,
         device: torch.device,
+        hidden_size: int = 0,
     ) -> None:
         self.page_tokens = page_tokens
         num_slots = num_pages * page_tokens
@@ -62,6 +67,9 @@ class KVCache:
             torch.empty(num_slots, shape.num_kv_heads, shape.value_dim, dtype=dtype, device=device)
             for shape in shapes
         ]
+        self.hidden = (
+            torch.empty(num_slots, hidden_size, dtype=dtype, device=device) if hidden_size else None
+        )
 
     def slots(self, table: PageTable, num_tokens: int) -> list[int]:
         """Return the slots of a sequence's first ``num_tokens`` tokens."""
@@ -76,10 +84,11 @@ class KVCache:
         device = self.keys[0].device
         source = torch.tensor(sources, device=device)
         target = torch.tensor(targets, device=device)
-        for tensor in (*self.keys, *self.values):
+        kept = () if self.hidden is None else (self.hidden,)
+        for tensor in (*self.keys, *self.values, *kept):
             tensor[target] = tensor[source]
 
 
-def bytes_per_token(shapes: Sequence[LayerShape], dtype: torch.dtype) -> int:
-    """Return the bytes that one token takes in all layers."""
-    return sum(shape.numbers_per_token for shape in shapes) * dtype.itemsize
+def bytes_per_token(shapes: Sequence[LayerShape], dtype: torch.dtype, hidden_size: int = 0) -> int:
+    """Return the bytes that one token takes in all layers, its hidden state included."""
+    return (sum(shape.numbers_per_token for shape in shapes) + hidden_size) * dtype.itemsize

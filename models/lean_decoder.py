@@ -2,7 +2,7 @@
 
 The same arithmetic with a third of the operators: query, key and value are one linear, gate and up
 another, rotary embeddings are one complex multiplication, and nothing between the layers is more
-general than these families need. On CPU in float32 the linears are packed (``packed_linear``).
+general than these families need. On CPU in float32 the linears are packed (``linears``).
 
 Rotary embeddings rotate pairs of numbers of a head. The weights keep the two numbers of a pair half
 a head apart; rows of query and key are reordered once so that they lie side by side, which turns
@@ -11,24 +11,22 @@ the rotation into complex numbers. Scores are sums over a head, so their order d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import pad, silu
 
-from models.attention import attend_segments
+from models.attention import attend_rows, attend_segments
 from models.batch import PackedBatch
+from models.half_linear import is_half_available, padded_rows
 from models.kv_cache import KVCache
-from models.packed_linear import PackedLinear
+from models.linears import Linear, packed_linear, plain_linear
 
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
-
-Linear = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,15 @@ class LeanDecoder:
     Args:
         model: A transformers model of one of ``FAMILIES``, on its device and in its number format.
         packed: Pack the linears; only on CPU in float32.
+        row_by_row: Compute attention row by row, so that a row cannot depend on the others.
     """
 
-    def __init__(self, model: Any, packed: bool) -> None:
+    def __init__(self, model: Any, packed: bool, row_by_row: bool = False) -> None:
         config = model.config
-        self._make_linear = PackedLinear if packed else _plain_linear
-        self._eps = float(config.rms_norm_eps)
+        self._attend_all = attend_rows if row_by_row else attend_segments
+        self._make_linear = packed_linear if packed else plain_linear
+        self._padded_rows = padded_rows if packed and is_half_available() else int
+        self._eps = torch.tensor(float(config.rms_norm_eps), device=model.device)
         self._num_heads = int(config.num_attention_heads)
         self._num_kv_heads = int(config.num_key_value_heads)
         self._head_dim = int(
@@ -83,7 +84,10 @@ class LeanDecoder:
     def forward(self, batch: PackedBatch, cache: KVCache) -> Tensor:
         """Compute one step; see ``PagedModel.forward``."""
         device = self._embedding.device
-        hidden = self._embedding[torch.tensor(batch.input_ids(), device=device)]
+        ids = batch.input_ids()
+        # Filled up once here, rather than in every linear; nobody reads what these rows become.
+        ids += ids[-1:] * (self._padded_rows(batch.num_rows) - batch.num_rows)
+        hidden = self._embedding[torch.tensor(ids, device=device)]
         rotation = self._rotation(torch.tensor(batch.positions(), device=device))
         slots = torch.tensor(batch.new_slots(), device=device)
         for index, layer in enumerate(self._layers):
@@ -94,7 +98,11 @@ class LeanDecoder:
             gate, up = layer.gate_up(normed).chunk(2, dim=-1)
             hidden = hidden + layer.down(silu(gate) * up)
         rows = torch.tensor(batch.logit_rows(), device=device, dtype=torch.long)
-        return self._head(self._normalise(hidden[rows], self._norm))
+        if cache.hidden is None:
+            return self._head(self._normalise(hidden[rows], self._norm))
+        normed = self._normalise(hidden, self._norm)
+        cache.hidden[slots] = normed[: batch.num_rows]
+        return self._head(normed[rows])
 
     def _attend(
         self,
@@ -107,7 +115,8 @@ class LeanDecoder:
         cache: KVCache,
     ) -> Tensor:
         heads, kv_heads, dim = self._num_heads, self._num_kv_heads, self._head_dim
-        qkv = layer.qkv(normed).view(-1, heads + 2 * kv_heads, dim)
+        num_rows = batch.num_rows
+        qkv = layer.qkv(normed)[:num_rows].view(-1, heads + 2 * kv_heads, dim)
         query_key = qkv[:, : heads + kv_heads]
         if layer.query_norm is not None and layer.key_norm is not None:
             query = self._normalise(qkv[:, :heads], layer.query_norm)
@@ -116,7 +125,7 @@ class LeanDecoder:
         query_key = _rotate(query_key, rotation)
         cache.keys[index][slots] = query_key[:, heads:]
         cache.values[index][slots] = qkv[:, heads + kv_heads :]
-        output = attend_segments(
+        output = self._attend_all(
             query_key[:, :heads].transpose(0, 1),
             cache.keys[index],
             cache.values[index],
@@ -124,15 +133,17 @@ class LeanDecoder:
             layer.window,
             dim**-0.5,
         )
-        return output.reshape(-1, heads * dim)
+        output = output.reshape(-1, heads * dim)
+        missing = normed.shape[0] - num_rows
+        return pad(output, (0, 0, 0, missing)) if missing else output
 
     def _normalise(self, rows: Tensor, weight: Tensor) -> Tensor:
-        if rows.dtype == torch.float32:
-            return rms_norm(rows, weight.shape, weight, self._eps)
-        # In a short format the scaled row is rounded before the weight, as the models were trained.
+        """Divide each row by its root mean square (Zhang and Sennrich 2019, arXiv:1910.07467)."""
         wide = rows.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._eps)
-        return weight * wide.to(rows.dtype)
+        norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        scale = torch.addcmul(self._eps, norm, norm, value=1 / rows.shape[-1]).rsqrt_()
+        # In a short format the scaled row is rounded before the weight, as the models were trained.
+        return (wide * scale).to(rows.dtype).mul_(weight)
 
     def _rotation(self, positions: Tensor) -> Tensor:
         """Return each row's rotation, complex ``[num_rows, 1, head_dim / 2]``."""
@@ -176,10 +187,6 @@ def _window(attention: Any) -> int | None:
     shared = config.sliding_window if config.model_type == "mistral" else None
     window: int | None = getattr(attention, "sliding_window", shared)
     return window
-
-
-def _plain_linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    return lambda rows: linear(rows, weight, bias)
 
 
 def _bias(layer: Any) -> Tensor | None:

@@ -7,12 +7,8 @@ and a row's result no longer depends on how many rows travel with it (checked at
 
 from __future__ import annotations
 
-import logging
-
 import torch
 from torch import Tensor, nn
-
-logger = logging.getLogger(__name__)
 
 _ROWS_HINT = 8
 
@@ -47,27 +43,3 @@ class PackedLinear(nn.Module):
             rows, self._packed, self._bias, "none", [], ""
         )
         return result
-
-
-def pack_linears(model: nn.Module) -> int:
-    """Replace every ``nn.Linear`` of ``model`` by a packed one, in place.
-
-    Does nothing where the operators are absent, or for layers that are not float32 on CPU.
-
-    Returns:
-        How many layers were replaced.
-    """
-    if not is_packing_available():
-        logger.warning("this torch cannot pack linear layers; plain ones are used and are slower")
-        return 0
-    num_packed = 0
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and _is_packable(child):
-                setattr(module, name, PackedLinear(child.weight, child.bias))
-                num_packed += 1
-    return num_packed
-
-
-def _is_packable(layer: nn.Linear) -> bool:
-    return layer.weight.dtype == torch.float32 and layer.weight.device.type == "cpu"

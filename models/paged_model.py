@@ -8,6 +8,7 @@ a model that the paged attention would get wrong is refused too.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from models.config import PagedModelConfig
 from models.errors import ModelError
 from models.kv_cache import KVCache, bytes_per_token
 from models.lean_decoder import LeanDecoder, is_lean_possible
+from models.linears import pack_linears
 from models.memory import free_bytes
-from models.packed_linear import is_packing_available, pack_linears
+from models.rotary import fix_longrope
 from models.self_check import SelfCheck
 from models.transformers_decoder import TransformersDecoder
 
@@ -48,19 +50,26 @@ class PagedModel:
         self.dtype = _dtype(config, self.device)
         model_config = _load_config(path)
         _check_layers(model_config)
-        attention = PagedAttention()
+        _check_exact_numerics(config, self.device, self.dtype)
+        attention = PagedAttention(config.exact_numerics)
         model = _load_model(path, model_config, self.dtype, attention.name).to(self.device)
         text_config = model_config.get_text_config()
         self.vocab_size: int = text_config.vocab_size
         self.max_context = _max_context(text_config, config)
         self.eos_token_ids = _eos_token_ids(model)
+        fix_longrope(model, self.max_context)
         check = SelfCheck(model, attention)
         shapes = check.layer_shapes()
-        self._token_bytes = bytes_per_token(shapes, self.dtype)
+        hidden_size = text_config.hidden_size if config.keep_hidden_states else 0
+        self._token_bytes = bytes_per_token(shapes, self.dtype, hidden_size)
         self.page_tokens = config.page_tokens
         self.num_pages = self._num_pages(config)
-        self.cache = KVCache(shapes, self.num_pages, config.page_tokens, self.dtype, self.device)
+        self.cache = KVCache(
+            shapes, self.num_pages, config.page_tokens, self.dtype, self.device, hidden_size
+        )
         self._decoder = _decoder(model, attention, config, check, self.cache)
+        if config.exact_numerics:
+            check.exactness_of(self.forward)
 
     def forward(self, batch: PackedBatch) -> Tensor:
         """Compute one step and write its keys and values to the cache.
@@ -69,6 +78,22 @@ class PagedModel:
             Logits of the rows of ``batch.logit_rows()``, ``[num_logit_rows, vocab_size]``, float32.
         """
         return self._decoder.forward(batch, self.cache).float()
+
+    def hidden_states(self, slots: Sequence[int]) -> Tensor:
+        """Return the last hidden states, after the final norm, of cached tokens.
+
+        Args:
+            slots: Where the tokens are in the cache.
+
+        Returns:
+            ``[num_slots, hidden_size]``, in the model's number format.
+
+        Raises:
+            ModelError: If ``keep_hidden_states`` is off.
+        """
+        if self.cache.hidden is None:
+            raise ModelError("hidden states are not kept: set keep_hidden_states")
+        return self.cache.hidden[torch.tensor(slots, dtype=torch.long, device=self.device)]
 
     @property
     def is_lean(self) -> bool:
@@ -112,10 +137,9 @@ def _decoder(
         config.packed_linears
         and cache.keys[0].device.type == "cpu"
         and cache.keys[0].dtype == torch.float32
-        and is_packing_available()
     )
     if config.lean and is_lean_possible(model.config):
-        lean = LeanDecoder(model, packed)
+        lean = LeanDecoder(model, packed, config.exact_numerics)
         error = check.error_of(lambda batch: lean.forward(batch, cache))
         if error <= check.tolerance:
             return lean
@@ -123,6 +147,13 @@ def _decoder(
     if packed:
         pack_linears(model)
     return TransformersDecoder(model, attention)
+
+
+def _check_exact_numerics(
+    config: PagedModelConfig, device: torch.device, dtype: torch.dtype
+) -> None:
+    if config.exact_numerics and (device.type != "cpu" or dtype != torch.float32):
+        raise ModelError(f"exact_numerics needs float32 on cpu, got {dtype} on {device}")
 
 
 def _device(config: PagedModelConfig) -> torch.device:

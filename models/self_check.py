@@ -75,6 +75,28 @@ class SelfCheck:
         errors = (packed - self._expected).abs().amax(-1)
         return float((errors / self._expected.abs().amax(-1).clamp_min(1e-6)).max())
 
+    def exactness_of(self, forward: Callable[[PackedBatch], Tensor]) -> None:
+        """Check that rows computed together are bit for bit the rows computed one by one.
+
+        Args:
+            forward: Over an empty cache of at least as many slots as the longest sample.
+
+        Raises:
+            ModelError: If not.
+        """
+        tokens = max(self._samples, key=len)
+        together = PackedBatch()
+        together.add(0, tokens, list(range(len(tokens))), True, tree=range(-1, len(tokens) - 2))
+        logits = forward(together)
+        for row, token in enumerate(tokens):
+            alone = PackedBatch()
+            alone.add(row, [token], list(range(row + 1)), needs_logits=True)
+            if not torch.equal(forward(alone)[0], logits[row]):
+                raise ModelError(
+                    f"{self._model.config.model_type}: exact_numerics cannot be had, a row of "
+                    f"logits depends on how many others are computed with it (row {row})"
+                )
+
     @torch.inference_mode()
     def _plain_logits(self) -> Tensor:
         """Return the last row of each sample's own forward, ``[num_samples, vocab_size]``."""

@@ -25,6 +25,8 @@ from models.sources import fetch_from_hub, fetch_smollm2
 
 DEFAULT_MODEL = "smollm2"
 MANIFEST = "banditserve.json"
+_LAYOUT = 2
+"""Counts the ways in which entries were written; those of another one are fetched anew."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -129,7 +131,7 @@ def _build(
         source = fetch(stage, progress)
         sizes = {path.name: path.stat().st_size for path in stage.iterdir() if path.is_file()}
         folder = ModelFolder(place, name, source)
-        manifest = {**asdict(folder), "path": place.name, "sizes": sizes}
+        manifest = {**asdict(folder), "path": place.name, "layout": _LAYOUT, "sizes": sizes}
         (stage / MANIFEST).write_text(json.dumps(manifest, indent=1))
         with progress.task("Writing the model to disk"):
             _flush(stage)
@@ -145,7 +147,11 @@ def _read_entry(place: Path) -> ModelFolder | None:
     try:
         manifest = json.loads((place / MANIFEST).read_text())
         sizes = {name: (place / name).stat().st_size for name in manifest["sizes"]}
-        if place.name.startswith(".") or sizes != manifest["sizes"]:
+        if (
+            place.name.startswith(".")
+            or manifest["layout"] != _LAYOUT
+            or sizes != manifest["sizes"]
+        ):
             return None
         return ModelFolder(place, str(manifest["name"]), str(manifest["source"]))
     except (OSError, ValueError, KeyError):

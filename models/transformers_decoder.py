@@ -30,6 +30,20 @@ class TransformersDecoder:
 
         Without a cache slots are the rows of the pack, and the attention notes each layer's shape.
         """
+        if cache is None or cache.hidden is None:
+            return self._forward(batch, cache)
+        slots, hidden = torch.tensor(batch.new_slots(), device=self._model.device), cache.hidden
+
+        def keep(module: Any, inputs: Any, output: Any) -> None:
+            hidden[slots] = output.last_hidden_state[0]
+
+        handle = self._model.base_model.register_forward_hook(keep)
+        try:
+            return self._forward(batch, cache)
+        finally:
+            handle.remove()
+
+    def _forward(self, batch: PackedBatch, cache: KVCache | None) -> Tensor:
         device = self._model.device
         self._attention.begin(batch, cache, device)
         output = self._model(

@@ -143,11 +143,14 @@ class TrimItem:
         sequence_id: The sequence, as it was opened.
         decision: What was chosen for it in this step.
         draft_length: Nodes of the draft that came back.
+        draft_score: The drafter's own confidence in it, in its own unit (match length, expected
+            accepted tokens); 0 if it said nothing.
     """
 
     sequence_id: str
     decision: Decision
     draft_length: int
+    draft_score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +324,9 @@ class LearnerState(Protocol):
 
 StateT = TypeVar("StateT", bound=LearnerState)
 
+Choice = tuple[Arm, str, float, Mapping[str, float]]
+"""What a learner chose: the arm, the reason, its propensity, and estimates by ``str(arm)``."""
+
 
 class Learner(Protocol[StateT]):
     """One bandit algorithm. Every file in ``policy_service.learners`` has one, found by file name.
@@ -335,9 +341,7 @@ class Learner(Protocol[StateT]):
     def initial_state(self, arms: Sequence[Arm], priors: Mapping[Arm, ArmPrior]) -> StateT:
         """Return the state of a new prompt, seeded from the pool."""
 
-    def select(
-        self, state: StateT, allowed: Sequence[Arm], rng: np.random.Generator
-    ) -> tuple[Arm, str, float, Mapping[str, float]]:
+    def select(self, state: StateT, allowed: Sequence[Arm], rng: np.random.Generator) -> Choice:
         """Choose one of ``allowed``: (arm, reason, propensity, estimates). Changes nothing."""
 
     def update(self, state: StateT, arm: Arm, reward: float) -> StateT:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from policy_service.abilities import kept
 from policy_service.api import (
     EMPTY_SNAPSHOT,
     ArmCounts,
@@ -109,7 +110,9 @@ class Planner:
         )
         learner = self._learner_for(options)
         state = learner.initial_state(arms, priors)
-        self._plans[sequence_id] = SequencePlan(chain[0], options, learner, state, snapshot.version)
+        self._plans[sequence_id] = SequencePlan(
+            chain[0], options, learner, state, snapshot.version, features
+        )
 
     def ask(self, items: Sequence[AskItem]) -> list[Decision]:
         """Choose each sequence's arm for this step, in the order of ``items``.
@@ -117,15 +120,15 @@ class Planner:
         Raises:
             KeyError: If a sequence is not open.
         """
-        drafters, gammas = self._versions, self._config.gammas
+        drafters, gammas, batch_size = self._versions, self._config.gammas, len(items)
         return [
-            self._plans[item.sequence_id].decide(item.room, drafters, gammas, self._rng)
+            self._plans[item.sequence_id].decide(item.room, drafters, gammas, self._rng, batch_size)
             for item in items
         ]
 
     def trim(self, items: Sequence[TrimItem]) -> list[int]:
         """Return how many nodes of each draft to verify; the paper's learners keep all of them."""
-        return [item.draft_length for item in items]
+        return [self._kept(item) for item in items]
 
     def observe(self, rounds: Sequence[tuple[str, Decision, Outcome]]) -> None:
         """Learn from the rounds of a step; those of sequences closed meanwhile are left out."""
@@ -135,7 +138,7 @@ class Planner:
             if plan is not None:
                 key = CellKey(plan.context, str(decision.arm), plan.drafter_version)
                 added.append((key, round_counts(outcome)))
-                plan.learn(decision.arm, outcome, self._config.reward)
+                plan.learn(decision, outcome, self._config.reward)
         with self._lock:
             for key, counts in added:
                 self._deltas[key] = self._deltas.get(key, _NO_COUNTS) + counts
@@ -176,6 +179,13 @@ class Planner:
         """Call ``callback``, on the engine's thread, while so many rounds wait to be taken."""
         with self._lock:
             self._notify_after, self._notify = num_rounds, callback
+
+    def _kept(self, item: TrimItem) -> int:
+        """Return how many nodes of one draft its learner wants verified."""
+        plan = self._plans.get(item.sequence_id)
+        if plan is None:
+            return item.draft_length
+        return kept(plan.learner, item.decision.arm, item.draft_length, item.draft_score)
 
     def _learner_for(self, options: SpeculationOptions) -> Learner[Any]:
         """Return a request's learner, with its default parameters unless it is the configured."""

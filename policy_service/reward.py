@@ -35,14 +35,18 @@ def reward_tokens(outcome: Outcome) -> int:
 
 
 def reward(outcome: Outcome, kind: RewardKind) -> float:
-    """Return the reward of a kind, in ``[0, L + 1]``.
+    """Return the reward of a kind, in ``[0, L + 1]``."""
+    return reward_of(reward_tokens(outcome), outcome.plain_ms, outcome.alike_ms, kind)
+
+
+def reward_of(tokens: int, plain_ms: float, alike_ms: float, kind: RewardKind) -> float:
+    """Return the reward of a kind for so many tokens in such times.
 
     Where the engine does not know its step times yet, the time reward is that in tokens.
     """
-    tokens = reward_tokens(outcome)
-    if kind == "tokens" or outcome.plain_ms <= 0 or outcome.alike_ms <= 0:
+    if kind == "tokens" or plain_ms <= 0 or alike_ms <= 0:
         return float(tokens)
-    return tokens * min(1.0, outcome.plain_ms / outcome.alike_ms)
+    return tokens * min(1.0, plain_ms / alike_ms)
 
 
 def round_counts(outcome: Outcome) -> ArmCounts:

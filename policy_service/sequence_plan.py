@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from policy_service.abilities import RoundContext, choose, teach
 from policy_service.api import (
     NONE,
     Arm,
     Decision,
     Learner,
     Outcome,
+    RequestFeatures,
     RewardKind,
     SpeculationOptions,
 )
 from policy_service.options import arms_of
-from policy_service.reward import FAULTS, is_pull, reward
+from policy_service.reward import FAULTS, is_pull
 from policy_service.suspension import Suspensions
 
 
@@ -41,17 +44,31 @@ def pinned_arm(options: SpeculationOptions) -> Arm | None:
 
 def open_arms(
     options: SpeculationOptions, drafters: Mapping[str, str], gammas: tuple[int, ...]
-) -> list[Arm]:
+) -> tuple[Arm, ...]:
     """Return the arms that a request leaves open, of the drafters that there are.
 
     A pinned drafter leaves plain decoding open, a pinned gamma does not.
     """
     if is_plain(options):
-        return [NONE]
-    names = [name for name in drafters if options.drafter in (None, name)]
+        return (NONE,)
+    names = tuple(name for name in drafters if options.drafter in (None, name))
     if options.gamma is not None:
-        return [Arm(name, options.gamma) for name in names]
-    return list(arms_of(names, gammas))
+        return tuple(Arm(name, options.gamma) for name in names)
+    return _arms_of(names, gammas)
+
+
+@lru_cache(maxsize=64)
+def _arms_of(names: tuple[str, ...], gammas: tuple[int, ...]) -> tuple[Arm, ...]:
+    """Return all arms, the same objects to all sequences: a step touches every one of them."""
+    return arms_of(names, gammas)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownArms:
+    """A request's open arms while the drafters are the same."""
+
+    drafters: Mapping[str, str]
+    arms: tuple[Arm, ...]
 
 
 @dataclass(slots=True)
@@ -64,9 +81,11 @@ class SequencePlan:
         learner: Chooses its arms.
         state: The learner's state.
         snapshot_version: Version of the counts its priors came from.
+        features: What is known of its request.
         round_index: Rounds observed so far.
         drafter_version: Version of the drafter chosen last.
         suspensions: Drafters it does without for a while.
+        round: What was known when the last round was chosen.
     """
 
     context: str
@@ -74,9 +93,12 @@ class SequencePlan:
     learner: Learner[Any]
     state: Any
     snapshot_version: int
+    features: RequestFeatures = field(default_factory=RequestFeatures)
     round_index: int = 0
     drafter_version: str = ""
     suspensions: Suspensions = field(default_factory=Suspensions)
+    round: RoundContext = field(default_factory=lambda: RoundContext((NONE,)))
+    _arms: _KnownArms | None = None
 
     def decide(
         self,
@@ -84,16 +106,23 @@ class SequencePlan:
         drafters: Mapping[str, str],
         gammas: tuple[int, ...],
         rng: np.random.Generator,
+        batch_size: int = 1,
     ) -> Decision:
         """Choose the arm of the next round.
 
         Args:
             room: Most draft tokens that make sense.
-            drafters: The drafters that there are now, and the version of each.
+            drafters: The drafters that there are now, and the version of each; another mapping
+                object whenever they change.
             gammas: Speculation lengths that are arms.
             rng: Draws of the learner.
+            batch_size: Sequences that decode in the step.
         """
-        decision = self._without_choice(room, drafters) or self._chosen(drafters, gammas, rng)
+        decision = self._without_choice(room, drafters)
+        if decision is None:
+            decision = self._chosen(drafters, gammas, rng, batch_size)
+        else:
+            self.round = RoundContext((decision.arm,), self.features, batch_size)
         self.drafter_version = drafters.get(decision.arm.drafter, "")
         return decision
 
@@ -111,28 +140,42 @@ class SequencePlan:
         return Decision(pinned, self.learner.name, "pinned", 1.0, self.snapshot_version)
 
     def _chosen(
-        self, drafters: Mapping[str, str], gammas: tuple[int, ...], rng: np.random.Generator
+        self,
+        drafters: Mapping[str, str],
+        gammas: tuple[int, ...],
+        rng: np.random.Generator,
+        batch_size: int,
     ) -> Decision:
         """Let the learner choose among the arms whose drafters are not suspended."""
-        allowed = [
-            arm
-            for arm in open_arms(self.options, drafters, gammas)
-            if not self.suspensions.blocks(arm.drafter, self.round_index)
-        ]
+        allowed = self._allowed(drafters, gammas)
+        self.round = RoundContext(allowed or (NONE,), self.features, batch_size)
         if not allowed:
             return self._plain("no drafter")
-        arm, reason, propensity, estimates = self.learner.select(self.state, allowed, rng)
+        arm, reason, propensity, estimates = choose(self.learner, self.state, self.round, rng)
         return Decision(
             arm, self.learner.name, reason, propensity, self.snapshot_version, estimates
+        )
+
+    def _allowed(self, drafters: Mapping[str, str], gammas: tuple[int, ...]) -> tuple[Arm, ...]:
+        """Return the open arms of drafters that are not suspended; computed anew on change."""
+        if self._arms is None or self._arms.drafters is not drafters:
+            self._arms = _KnownArms(drafters, open_arms(self.options, drafters, gammas))
+        if not self.suspensions.entries:
+            return self._arms.arms
+        return tuple(
+            arm
+            for arm in self._arms.arms
+            if not self.suspensions.blocks(arm.drafter, self.round_index)
         )
 
     def _plain(self, reason: str) -> Decision:
         return Decision(NONE, self.learner.name, reason, 1.0, self.snapshot_version)
 
-    def learn(self, arm: Arm, outcome: Outcome, kind: RewardKind) -> None:
+    def learn(self, decision: Decision, outcome: Outcome, kind: RewardKind) -> None:
         """Update learner and suspensions after a round."""
+        arm = decision.arm
         if is_pull(outcome):
-            self.state = self.learner.update(self.state, arm, reward(outcome, kind))
+            self.state = teach(self.learner, self.state, self.round, decision, outcome, kind)
             self.suspensions = self.suspensions.after_answer(arm.drafter)
         elif outcome.draft_status in FAULTS:
             self.suspensions = self.suspensions.after_fault(arm.drafter, self.round_index)

@@ -18,11 +18,14 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How tokens are chosen and when to stop. Checked by ``replicas.validation``.
+    """How tokens are chosen and when to stop.
+
+    Checked by ``replicas.engine.admission``, and before that, as far as HTTP goes, by
+    ``replicas.ingress.validation``.
 
     Attributes:
         max_tokens: Most tokens to emit, at least 1; resumed ones count.
-        temperature: 0 is greedy.
+        temperature: 0 is greedy; so is all below 1e-5.
         top_p: Smallest set of tokens whose probability reaches this, in (0, 1].
         top_k: Only the most likely ``top_k`` tokens; 0 is all.
         min_p: Only tokens at least this likely relative to the most likely, in [0, 1].
@@ -31,6 +34,11 @@ class SamplingParams:
         repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or
             reply, above 0.
         logit_bias: Added to the logits of these tokens.
+        allowed_token_ids: Only these tokens may come; None allows all. Without an end of sequence
+            among them the reply ends by length or stop string.
+        banned_token_ids: These tokens never come.
+        banned_sequences: Tokens that never come one after the other in the reply: the last of each
+            is banned where the reply ends with those before it.
         stop: Strings that end the reply; not part of it.
         stop_token_ids: Tokens that end the reply; not part of the text.
         ignore_eos: Go on past the model's end of sequence.
@@ -47,6 +55,9 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    allowed_token_ids: tuple[int, ...] | None = None
+    banned_token_ids: tuple[int, ...] = ()
+    banned_sequences: tuple[tuple[int, ...], ...] = ()
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False

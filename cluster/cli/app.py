@@ -9,8 +9,9 @@ import sys
 
 import typer
 
-from cluster.cli import config, models, serve, status, version
+from cluster.cli import config, datastore, models, serve, status, version
 from cluster.errors import ClusterError
+from drafters.errors import DrafterError
 from models.errors import ModelError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app.command("serve")(serve.serve)
 app.command("status")(status.status)
 app.add_typer(models.app, name="models")
 app.add_typer(config.app, name="config")
+app.add_typer(datastore.app, name="datastore")
 app.command("version")(version.version)
 
 
@@ -31,7 +33,7 @@ def main() -> None:
     """Run the command line."""
     try:
         app(prog_name="banditserve")
-    except (ClusterError, ModelError) as error:
+    except (ClusterError, DrafterError, ModelError) as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         sys.exit(2)

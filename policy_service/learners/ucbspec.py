@@ -18,36 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from policy_service.api import Arm, ArmPrior
-from policy_service.statistics import UNTRIED, ArmSums, check_number, highest
-
-
-@dataclass(frozen=True, slots=True)
-class UcbSpecState:
-    """Sums of one prompt's arms.
-
-    Attributes:
-        largest_gamma: Largest speculation length among the arms the prompt started with.
-        sums: Pulls and rewards by arm, priors included.
-    """
-
-    largest_gamma: int
-    sums: Mapping[Arm, ArmSums]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values."""
-        sums = {str(arm): [item.pulls, item.reward] for arm, item in self.sums.items()}
-        return {"largest_gamma": self.largest_gamma, "sums": sums}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what ``to_json`` gave."""
-        sums = {Arm.parse(arm): ArmSums(*item) for arm, item in values["sums"].items()}
-        return cls(values["largest_gamma"], sums)
+from policy_service.api import Arm, ArmPrior, Choice
+from policy_service.statistics import ArmSums, ArmValues, SumsState, check_number, highest_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,46 +48,43 @@ class UcbSpec:
         if self.L is not None:
             check_number(self.name, "L", self.L, above=0, at_most=1000)
 
-    def initial_state(self, arms: Sequence[Arm], priors: Mapping[Arm, ArmPrior]) -> UcbSpecState:
+    def initial_state(self, arms: Sequence[Arm], priors: Mapping[Arm, ArmPrior]) -> SumsState:
         """Return the state of a new prompt: the priors' pulls at the priors' means."""
-        sums = {
-            arm: ArmSums(prior.pulls, prior.pulls * prior.mean)
-            for arm, prior in priors.items()
-            if prior.pulls > 0
-        }
-        return UcbSpecState(max((arm.gamma for arm in arms), default=0), sums)
+        return SumsState.seeded(arms, priors)
 
-    def select(
-        self, state: UcbSpecState, allowed: Sequence[Arm], rng: np.random.Generator
-    ) -> tuple[Arm, str, float, Mapping[str, float]]:
+    def select(self, state: SumsState, allowed: Sequence[Arm], rng: np.random.Generator) -> Choice:
         """Choose the first untried arm, or else the one with the highest bound.
 
         The estimates are the bounds of the tried arms.
         """
-        sums = {arm: state.sums.get(arm, UNTRIED) for arm in allowed}
-        bounds = self._bounds(state.largest_gamma, sums)
-        estimates = {str(arm): bound for arm, bound in bounds.items()}
-        for arm in allowed:
-            if arm not in bounds:
-                return arm, "first pull", 1.0, estimates
-        best, propensity = highest(bounds, rng)
-        return best, "highest bound", propensity, estimates
+        sums = state.of(allowed)
+        length = self.L or state.length(allowed)
+        bounds = self._bounds([item for item in sums if item.pulls > 0], len(sums), length)
+        if len(bounds) == len(sums):
+            best, propensity = highest_of(allowed, bounds, rng)
+            return best, "highest bound", propensity, ArmValues(allowed, bounds)
+        pairs = zip(allowed, sums, strict=True)
+        untried = [arm for arm, item in pairs if item.pulls <= 0]
+        tried = [arm for arm in allowed if arm not in untried]
+        return untried[0], "first pull", 1.0, ArmValues(tried, bounds)
 
-    def update(self, state: UcbSpecState, arm: Arm, reward: float) -> UcbSpecState:
+    def update(self, state: SumsState, arm: Arm, reward: float) -> SumsState:
         """Return the state after one more pull."""
-        sums = {**state.sums, arm: state.sums.get(arm, UNTRIED).plus(reward)}
-        return UcbSpecState(state.largest_gamma, sums)
+        return state.plus(arm, reward)
 
-    def _bounds(self, largest_gamma: int, sums: Mapping[Arm, ArmSums]) -> dict[Arm, float]:
-        """Return the upper confidence bound of every tried arm."""
-        length = self.L or max(largest_gamma, *(arm.gamma for arm in sums), 1)
-        total = sum(item.pulls for item in sums.values())
-        return {
-            arm: item.mean
-            + self.scale * confidence_radius(item.pulls, total, len(sums), length, self.delta)
-            for arm, item in sums.items()
-            if item.pulls > 0
-        }
+    def _bounds(self, tried: Sequence[ArmSums], num_arms: int, length: float) -> list[float]:
+        """Return the upper confidence bound of every tried arm.
+
+        This is ``mean + scale * confidence_radius``, with what arms share computed once.
+        """
+        rounds = max(1.0, sum([item.pulls for item in tried]))
+        shared = 1 + 2 * math.log(num_arms * rounds**2 / self.delta)
+        factor = self.scale * length / 2
+        return [
+            item.reward / item.pulls
+            + factor * math.sqrt((1 + item.pulls) * (shared + math.log1p(item.pulls))) / item.pulls
+            for item in tried
+        ]
 
 
 def confidence_radius(

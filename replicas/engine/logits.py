@@ -1,13 +1,13 @@
-"""Sampling controls on one row of logits: penalties, bias, bans, then temperature and truncation.
+"""Sampling controls that change a row of logits: penalties, bias, bans.
 
 The order is fixed and documented: repetition, frequency and presence penalty; logit bias; tokens
-that may not come yet (``min_tokens``); temperature; top-k; top-p; min-p. Ties are kept or broken by
-the lowest token id. Every row is processed with the tokens accepted before it.
+that may not come, at all or yet; then temperature, top-k, top-p and min-p
+(``replicas.engine.truncation``). Every row is processed with the tokens accepted before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -23,79 +23,89 @@ def needs_history(params: SamplingParams) -> bool:
         params.presence_penalty != 0
         or params.frequency_penalty != 0
         or params.repetition_penalty != 1
+        or any(len(sequence) > 1 for sequence in params.banned_sequences)
     )
 
 
 def apply_penalties(
-    logits: Tensor,
+    row: Tensor,
     params: SamplingParams,
-    prompt_token_ids: Collection[int],
+    prompt_token_ids: Tensor | None,
     reply_counts: Mapping[int, int],
-) -> Tensor:
-    """Return logits with repetition, frequency and presence penalty.
+) -> None:
+    """Apply repetition, frequency and presence penalty to a row, in place.
 
     The repetition penalty (Keskar et al. 2019, arXiv:1909.05858) touches tokens of prompt and
     reply; frequency and presence penalty, as OpenAI defines them, only those of the reply.
 
     Args:
-        logits: ``[vocab_size]``; not changed.
+        row: ``[vocab_size]``.
         params: The request's parameters.
-        prompt_token_ids: Distinct tokens of the prompt.
+        prompt_token_ids: Tokens of the prompt; needed only for the repetition penalty.
         reply_counts: How often each token was emitted before this row.
     """
-    logits = logits.clone()
+    emitted = torch.tensor(list(reply_counts), dtype=torch.int64, device=row.device)
     if params.repetition_penalty != 1:
-        seen = torch.tensor(sorted({*prompt_token_ids, *reply_counts}), device=logits.device)
-        values = logits[seen]
+        seen = emitted if prompt_token_ids is None else torch.cat([prompt_token_ids, emitted])
+        values = row[seen]
         factor = params.repetition_penalty
-        logits[seen] = torch.where(values > 0, values / factor, values * factor)
+        # A token of both prompt and reply is written twice, with the same value.
+        row[seen] = torch.where(values > 0, values / factor, values * factor)
     if reply_counts and (params.frequency_penalty or params.presence_penalty):
-        emitted = torch.tensor(list(reply_counts), device=logits.device)
-        counts = torch.tensor(list(reply_counts.values()), device=logits.device, dtype=logits.dtype)
-        logits[emitted] -= params.frequency_penalty * counts + params.presence_penalty
-    return logits
+        counts = torch.tensor(list(reply_counts.values()), device=row.device, dtype=row.dtype)
+        row[emitted] -= params.frequency_penalty * counts + params.presence_penalty
 
 
-def apply_bias_and_bans(
-    logits: Tensor, bias: Mapping[int, float], banned: Collection[int]
-) -> Tensor:
-    """Return logits with ``bias`` added and ``banned`` tokens made impossible."""
-    if not bias and not banned:
-        return logits
-    logits = logits.clone()
-    if bias:
-        index = torch.tensor(list(bias), device=logits.device)
-        logits[index] += torch.tensor(list(bias.values()), device=logits.device, dtype=logits.dtype)
-    if banned:
-        logits[torch.tensor(sorted(banned), device=logits.device)] = _NEVER
-    return logits
+def has_bias_or_bans(params: SamplingParams) -> bool:
+    """Return whether every row of a request is changed in the same way."""
+    return (
+        bool(params.logit_bias)
+        or params.allowed_token_ids is not None
+        or bool(never_allowed(params))
+    )
 
 
-def truncate(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Return logits in which tokens outside top-k, top-p and min-p are impossible.
+def bias_and_bans(params: SamplingParams, vocab: Tensor) -> Tensor:
+    """Return what is added to every row of a request: its bias, and ``-inf`` for what never comes.
 
     Args:
-        logits: ``[vocab_size]``, already divided by the temperature.
         params: The request's parameters.
+        vocab: Ids 0, 1, ... of the vocabulary.
+
+    Returns:
+        float32, ``[vocab_size]``.
     """
-    if params.top_k or params.top_p < 1:
-        logits = _truncate_sorted(logits, params.top_k, params.top_p)
-    if params.min_p > 0:
-        floor = logits.max() + torch.log(torch.tensor(params.min_p, device=logits.device))
-        logits = logits.masked_fill(logits < floor, _NEVER)
-    return logits
+    added = torch.zeros(len(vocab), device=vocab.device)
+    if params.logit_bias:
+        index = torch.tensor(list(params.logit_bias), device=vocab.device)
+        values = list(params.logit_bias.values())
+        added[index] = torch.tensor(values, device=vocab.device, dtype=added.dtype)
+    if params.allowed_token_ids is not None:
+        others = torch.ones(len(vocab), dtype=torch.bool, device=vocab.device)
+        others[torch.tensor(params.allowed_token_ids, device=vocab.device)] = False
+        added[others] = _NEVER
+    if banned := never_allowed(params):
+        added[torch.tensor(sorted(banned), device=vocab.device)] = _NEVER
+    return added
 
 
-def _truncate_sorted(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    # A stable sort keeps equal logits in the order of their ids, so ties fall to the lowest.
-    ordered, order = torch.sort(logits, descending=True, stable=True)
-    keep = torch.ones_like(ordered, dtype=torch.bool)
-    if top_k:
-        keep[top_k:] = False
-        ordered = ordered.masked_fill(~keep, _NEVER)
-    if top_p < 1:
-        probabilities = torch.softmax(ordered, dim=-1)
-        before = probabilities.cumsum(-1) - probabilities
-        keep &= before < top_p
-        keep[0] = True
-    return torch.full_like(logits, _NEVER).scatter(0, order[keep], logits[order[keep]])
+def never_allowed(params: SamplingParams) -> frozenset[int]:
+    """Return the tokens that are banned at every row."""
+    single = (sequence[0] for sequence in params.banned_sequences if len(sequence) == 1)
+    return frozenset(params.banned_token_ids).union(single)
+
+
+def banned_next(sequences: Sequence[Sequence[int]], reply: Sequence[int]) -> Iterator[int]:
+    """Yield the tokens that would complete a banned sequence of several tokens.
+
+    >>> list(banned_next([(5, 6), (7, 5, 8), (9,)], [7, 5]))
+    [6, 8]
+
+    Args:
+        sequences: The banned sequences.
+        reply: Tokens emitted so far, or at least the last of them; the prompt does not count.
+    """
+    for sequence in sequences:
+        num_before = len(sequence) - 1
+        if 0 < num_before <= len(reply) and list(sequence[:-1]) == list(reply[-num_before:]):
+            yield sequence[-1]

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from replicas.api import SamplingParams, TokenLogprobs
+from replicas.engine.drawing import draw_tokens
 from replicas.engine.logits import (
-    apply_bias_and_bans,
     apply_penalties,
+    banned_next,
+    bias_and_bans,
+    has_bias_or_bans,
     needs_history,
-    truncate,
 )
-from replicas.engine.noise import gumbel_noise, noise_key
+from replicas.engine.noise import gumbel_noise, key_array, noise_key
+from replicas.engine.truncation import kept_tokens, truncates
+
+LOWEST_TEMPERATURE = 1e-5
+"""Below it a request is greedy: its likeliest token would be drawn all but always."""
 
 
 class Sampler:
     """Draws one request's tokens.
 
-    Holds what the controls need of the past: the distinct prompt tokens and the counts of emitted
-    ones. ``token`` changes nothing; ``emit`` records an emitted token.
+    Holds what the controls need of the past: the distinct prompt tokens, the emitted ones and their
+    counts. ``token`` changes nothing; ``emit`` records an emitted token.
 
     Args:
         params: The request's parameters.
@@ -45,23 +52,51 @@ class Sampler:
         self._params = params
         self._seed = seed
         self._choice_index = choice_index
-        self._prompt = frozenset(prompt_token_ids) if params.repetition_penalty != 1 else ()
         self._end_token_ids = frozenset(end_token_ids)
         self._vocab = vocab
+        self._prompt: Tensor | None = None
+        if params.repetition_penalty != 1:
+            self._prompt = torch.tensor(sorted(set(prompt_token_ids)), device=vocab.device)
         self._counts: Counter[int] = Counter()
+        self._reply: list[int] = []
         self._num_emitted = 0
         self._has_history = needs_history(params)
+        self._is_adjusted = has_bias_or_bans(params)
+        self._added: Tensor | None = None  # as large as a row, so not before the first one
+        self._truncates = truncates(params)
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the draws; 0 is greedy."""
+        temperature = self._params.temperature
+        return 0.0 if temperature < LOWEST_TEMPERATURE else temperature
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every remaining row's token is ``draw_tokens`` of the row as it is.
+
+        Such rows, of many requests, may be drawn in one call: see ``plain_draw``.
+        """
+        return (
+            not self._has_history
+            and not self._is_adjusted
+            and self._num_emitted >= self._params.min_tokens
+            and not (self._truncates and self.temperature)
+        )
 
     @property
     def is_plain_greedy(self) -> bool:
         """Whether every remaining row's token is simply its largest logit."""
-        params = self._params
-        return (
-            params.temperature == 0
-            and not self._has_history
-            and not params.logit_bias
-            and self._num_emitted >= params.min_tokens
-        )
+        return self.is_plain and not self.temperature
+
+    def plain_draw(self, position: int) -> tuple[int, float]:
+        """Return key and temperature with which ``draw_tokens`` draws a plain row at a position.
+
+        For a row that is not plain, something harmless: what is drawn of it means nothing.
+        """
+        if not self.is_plain or not self.temperature:
+            return 0, 0.0
+        return self._key(position), self.temperature
 
     def token(self, logits: Tensor, position: int) -> int:
         """Return the target's token for the next position.
@@ -70,13 +105,13 @@ class Sampler:
             logits: The row, ``[vocab_size]``, float32.
             position: Absolute position of the token in the sequence.
         """
-        params = self._params
-        logits = self._controlled(logits)
-        if params.temperature == 0:
-            return int(torch.argmax(logits))
-        scaled = truncate(logits / params.temperature, params)
-        key = noise_key(self._seed, self._choice_index, position)
-        return int(torch.argmax(scaled + gumbel_noise(key, self._vocab)))
+        row = self._controlled(logits)
+        key = self._key(position)
+        if not self._truncates or not self.temperature:
+            return draw_tokens(row[None], [key], [self.temperature])[0]
+        token_ids, scaled = kept_tokens(row, self._params)
+        # Ids ascend, and argmax takes the first of equals.
+        return int(token_ids[np.argmax(scaled + gumbel_noise(key_array([key]), token_ids))])
 
     def logprobs(self, logits: Tensor, token_id: int) -> TokenLogprobs:
         """Return the target's log-probabilities at a row, before temperature and truncation.
@@ -84,7 +119,7 @@ class Sampler:
         Penalties, bias and bans are in; so the numbers are the same with and without speculation.
         """
         logprobs = torch.log_softmax(self._controlled(logits), dim=-1)
-        num_top = self._params.logprobs or 0
+        num_top = min(self._params.logprobs or 0, len(logprobs))
         values, ids = torch.topk(logprobs, num_top) if num_top else (logprobs[:0], self._vocab[:0])
         top = tuple(zip(ids.tolist(), values.tolist(), strict=True))
         return TokenLogprobs(float(logprobs[token_id]), top)
@@ -94,10 +129,26 @@ class Sampler:
         self._num_emitted += 1
         if self._has_history:
             self._counts[token_id] += 1
+            self._reply.append(token_id)
+
+    def _key(self, position: int) -> int:
+        return noise_key(self._seed, self._choice_index, position)
 
     def _controlled(self, logits: Tensor) -> Tensor:
+        """Return a row with penalties, bias and bans; the row itself if there are none."""
         params = self._params
+        row = logits
         if self._has_history:
-            logits = apply_penalties(logits, params, self._prompt, self._counts)
-        banned = self._end_token_ids if self._num_emitted < params.min_tokens else frozenset()
-        return apply_bias_and_bans(logits, params.logit_bias, banned)
+            row = row.clone()
+            apply_penalties(row, params, self._prompt, self._counts)
+        if self._is_adjusted:
+            if self._added is None:
+                self._added = bias_and_bans(params, self._vocab)
+            row = row + self._added
+        banned = set(banned_next(params.banned_sequences, self._reply))
+        if self._num_emitted < params.min_tokens:
+            banned |= self._end_token_ids
+        if banned:
+            row = row.clone() if row is logits else row
+            row[torch.tensor(sorted(banned), device=row.device)] = float("-inf")
+        return row

@@ -9,8 +9,9 @@ from jinja2.exceptions import TemplateError
 
 from models.tokenizer import Tokenizer
 from replicas.ingress.errors import ApiError, invalid, shorten
+from replicas.ingress.limits import Limits
 from replicas.ingress.schema import CompletionsBody, Message
-from replicas.ingress.validation import Limits, check_token_ids
+from replicas.ingress.token_rules import check_token_ids
 
 MAX_DECODED_TOKENS = 2048
 """Only so many tokens of a prompt given as ids are turned into text, to judge what it is."""

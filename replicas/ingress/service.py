@@ -19,13 +19,14 @@ from replicas.ingress.choices import Choice
 from replicas.ingress.errors import ApiError, invalid
 from replicas.ingress.features import request_features, short_hash
 from replicas.ingress.generation import Generator
+from replicas.ingress.limits import Limits
 from replicas.ingress.prompts import Prompt, chat_prompt, completion_prompts
 from replicas.ingress.reply import Reply
 from replicas.ingress.responses import Head
 from replicas.ingress.schema import ChatBody, CompletionsBody, GenerationBody
 from replicas.ingress.shapes import ChatShape, CompletionsShape, Shape
+from replicas.ingress.token_rules import bad_word_sequences
 from replicas.ingress.validation import (
-    Limits,
     check_request,
     num_logprobs,
     reply_length,
@@ -114,8 +115,9 @@ class Serving:
         self._check_speculation(body)
         prompts = self._prompts(body, limits)
         seed = secrets.randbits(63) if body.seed is None else body.seed
+        banned = bad_word_sequences(self.tokenizer, body)
         choices = [
-            self._choice(body, prompt, caller, seed, (number, index))
+            self._choice(body, prompt, caller, seed, (number, index), banned)
             for number, prompt in enumerate(prompts)
             for index in range(body.n or 1)
         ]
@@ -177,11 +179,13 @@ class Serving:
         caller: Caller,
         seed: int,
         place: tuple[int, int],
+        banned_sequences: tuple[tuple[int, ...], ...],
     ) -> Choice:
         number, choice_index = place
+        index = number * (body.n or 1) + choice_index
         limits = self.limits
         max_tokens = reply_length(body, len(prompt.token_ids), limits)
-        sampling = sampling_params(body, max_tokens, limits)
+        sampling = sampling_params(body, max_tokens, limits, banned_sequences)
         features = request_features(
             route="chat" if isinstance(body, ChatBody) else "completions",
             tenant=caller.tenant or short_hash(body.user or ""),
@@ -190,13 +194,14 @@ class Serving:
             num_prompt_tokens=len(prompt.token_ids),
             temperature=sampling.temperature,
         )
-        index = number * (body.n or 1) + choice_index
         request = GenerationRequest(
             request_id=f"{caller.request_id}-{secrets.token_hex(4)}-{index}",
             prompt_token_ids=prompt.token_ids,
             sampling=sampling,
             seed=seed,
-            choice_index=choice_index,
+            # With a seed of the client's a prompt's replies are those it has alone; without one,
+            # the same prompt given twice has replies that are unrelated.
+            choice_index=index if body.seed is None else choice_index,
             speculation=speculation_options(body.speculation),
             features=features,
         )

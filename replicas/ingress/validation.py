@@ -5,45 +5,20 @@ A parameter that cannot be honoured is refused, never ignored. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from policy_service.api import SpeculationOptions
 from replicas.api import SamplingParams
 from replicas.ingress.errors import invalid
+from replicas.ingress.limits import Limits
 from replicas.ingress.schema import ChatBody, CompletionsBody, GenerationBody, Speculation
+from replicas.ingress.token_rules import check_token_rules, logit_bias
 
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
 MAX_REPETITION_PENALTY = 10.0
-MAX_LOGIT_BIAS = 100.0
-MAX_BIASED_TOKENS = 1024
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
-MAX_STOP_TOKENS = 64
 DEFAULT_COMPLETION_TOKENS = 16
 """Reply length of a completions request that names none, as OpenAI has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What this server allows.
-
-    Attributes:
-        context_length: Most tokens of prompt and reply together.
-        vocab_size: Token ids are smaller.
-        max_choices: Largest ``n``.
-        max_prompts: Most prompts in one request.
-        max_logprobs: Most alternatives with each token.
-        default_max_tokens: Reply length of a chat request that names none.
-    """
-
-    context_length: int
-    vocab_size: int
-    max_choices: int
-    max_prompts: int
-    max_logprobs: int
-    default_max_tokens: int
 
 
 def check_request(body: GenerationBody, limits: Limits) -> None:
@@ -54,8 +29,9 @@ def check_request(body: GenerationBody, limits: Limits) -> None:
     """
     _check_ranges(body)
     _check_choices(body, limits)
-    _check_stop(body, limits)
+    _check_stop(body)
     _check_tokens(body, limits)
+    check_token_rules(body, limits)
     if body.stream_options is not None and not body.stream:
         raise invalid("stream_options needs stream to be true", "stream_options")
 
@@ -93,7 +69,7 @@ def _check_choices(body: GenerationBody, limits: Limits) -> None:
         raise invalid("n above 1 with temperature 0 would repeat one reply", "n")
 
 
-def _check_stop(body: GenerationBody, limits: Limits) -> None:
+def _check_stop(body: GenerationBody) -> None:
     stop = stop_strings(body)
     if len(stop) > MAX_STOPS:
         raise invalid(f"stop takes at most {MAX_STOPS} strings, got {len(stop)}", "stop")
@@ -101,10 +77,6 @@ def _check_stop(body: GenerationBody, limits: Limits) -> None:
         raise invalid("stop holds an empty string", "stop")
     if any(len(string) > MAX_STOP_CHARS for string in stop):
         raise invalid(f"a stop string has at most {MAX_STOP_CHARS} characters", "stop")
-    ids = body.stop_token_ids or []
-    if len(ids) > MAX_STOP_TOKENS:
-        raise invalid(f"at most {MAX_STOP_TOKENS} stop_token_ids, got {len(ids)}", "stop_token_ids")
-    check_token_ids(ids, limits, "stop_token_ids")
 
 
 def _check_tokens(body: GenerationBody, limits: Limits) -> None:
@@ -115,17 +87,6 @@ def _check_tokens(body: GenerationBody, limits: Limits) -> None:
     if body.min_tokens is not None and body.min_tokens < 0:
         raise invalid(f"min_tokens must not be negative, got {body.min_tokens}", "min_tokens")
     num_logprobs(body, limits)
-    logit_bias(body, limits)
-
-
-def check_token_ids(token_ids: list[int], limits: Limits, param: str) -> None:
-    """Check that every id is one of a token.
-
-    Raises:
-        ApiError: If one is not.
-    """
-    if token_ids and not 0 <= min(token_ids) <= max(token_ids) < limits.vocab_size:
-        raise invalid(f"{param} holds an id that is not from 0 to {limits.vocab_size - 1}", param)
 
 
 def stop_strings(body: GenerationBody) -> tuple[str, ...]:
@@ -134,28 +95,6 @@ def stop_strings(body: GenerationBody) -> tuple[str, ...]:
     if stop is None:
         return ()
     return (stop,) if isinstance(stop, str) else tuple(stop)
-
-
-def logit_bias(body: GenerationBody, limits: Limits) -> Mapping[int, float]:
-    """Return the bias of each token id.
-
-    Raises:
-        ApiError: If a key is no token id, a value is out of range, or there are too many.
-    """
-    given = body.logit_bias or {}
-    if len(given) > MAX_BIASED_TOKENS:
-        raise invalid(
-            f"logit_bias takes at most {MAX_BIASED_TOKENS} tokens, got {len(given)}", "logit_bias"
-        )
-    bias = {}
-    for key, value in given.items():
-        if not (key.isascii() and key.isdecimal() and len(key) < 12):
-            raise invalid("logit_bias has a key that is not a token id", "logit_bias")
-        if abs(value) > MAX_LOGIT_BIAS:
-            raise invalid("logit_bias has a value outside [-100, 100]", "logit_bias")
-        bias[int(key)] = value
-    check_token_ids(list(bias), limits, "logit_bias")
-    return bias
 
 
 def num_logprobs(body: GenerationBody, limits: Limits) -> int | None:
@@ -212,8 +151,20 @@ def _wanted_length(body: GenerationBody) -> tuple[str, int | None]:
     return "max_tokens", body.max_tokens
 
 
-def sampling_params(body: GenerationBody, max_tokens: int, limits: Limits) -> SamplingParams:
-    """Return a checked request's sampling parameters, defaults filled in."""
+def sampling_params(
+    body: GenerationBody,
+    max_tokens: int,
+    limits: Limits,
+    banned_sequences: tuple[tuple[int, ...], ...] = (),
+) -> SamplingParams:
+    """Return a checked request's sampling parameters, defaults filled in.
+
+    Args:
+        body: The request.
+        max_tokens: Of ``reply_length``.
+        limits: What the server allows.
+        banned_sequences: The tokens of its ``bad_words``.
+    """
     given = {
         name: getattr(body, name)
         for name in (
@@ -228,10 +179,14 @@ def sampling_params(body: GenerationBody, max_tokens: int, limits: Limits) -> Sa
         )
         if getattr(body, name) is not None
     }
+    allowed = None if body.allowed_token_ids is None else tuple(body.allowed_token_ids)
     return SamplingParams(
         max_tokens=max_tokens,
         top_k=max(0, body.top_k or 0),
         logit_bias=logit_bias(body, limits),
+        allowed_token_ids=allowed,
+        banned_token_ids=tuple(body.banned_token_ids or ()),
+        banned_sequences=banned_sequences,
         stop=stop_strings(body),
         stop_token_ids=tuple(body.stop_token_ids or ()),
         logprobs=num_logprobs(body, limits),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,18 +12,41 @@ import pytest
 from drafters.api import Drafter, NoiseKey, SessionContext
 from drafters.checking import malformed_draft
 from drafters.config import DrafterConfig
+from drafters.datastore.builder import Vocabulary, build_datastore
 from drafters.errors import DrafterConfigError, UnknownSessionError
 from drafters.loading import load_drafter, method_names
 
-PARAMS: dict[str, dict[str, Any]] = {}
-"""Parameters of methods that have no default for all of them."""
-
 VOCAB_SIZE = 50
+
+Params = Callable[[str], dict[str, Any]]
+
+
+def rest_params(folder: Path) -> dict[str, Any]:
+    path = folder / "datastore"
+    build_datastore(path, Vocabulary("small", VOCAB_SIZE, "f" * 64), [text(1), text(2), text(3)])
+    return {"datastore": str(path)}
+
+
+MAKE_PARAMS: dict[str, Callable[[Path], dict[str, Any]]] = {"rest": rest_params}
+"""For methods that have no default for all parameters: what makes some, in an empty folder."""
+
+
+@pytest.fixture(scope="module")
+def params(tmp_path_factory: pytest.TempPathFactory) -> Params:
+    """Parameters with which a method can be made, by its name."""
+    made: dict[str, dict[str, Any]] = {}
+
+    def params_of(method: str) -> dict[str, Any]:
+        if method in MAKE_PARAMS and method not in made:
+            made[method] = MAKE_PARAMS[method](tmp_path_factory.mktemp(method))
+        return made.get(method, {})
+
+    return params_of
 
 
 @pytest.fixture(params=method_names())
-def drafter(request: pytest.FixtureRequest) -> Drafter:
-    return load_drafter(DrafterConfig(method=request.param, params=PARAMS.get(request.param, {})))
+def drafter(request: pytest.FixtureRequest, params: Params) -> Drafter:
+    return load_drafter(DrafterConfig(method=request.param, params=params(request.param)))
 
 
 def context(token_ids: list[int]) -> SessionContext:
@@ -113,7 +138,15 @@ def test_says_what_it_is(drafter: Drafter) -> None:
 
 
 @pytest.mark.parametrize("method", method_names())
-def test_unknown_parameters_are_refused(method: str) -> None:
-    params = {**PARAMS.get(method, {}), "no_such_parameter": 1}
+def test_unknown_parameters_are_refused(method: str, params: Params) -> None:
+    wrong = {**params(method), "no_such_parameter": 1}
     with pytest.raises(DrafterConfigError, match="no_such_parameter"):
-        load_drafter(DrafterConfig(method=method, params=params))
+        load_drafter(DrafterConfig(method=method, params=wrong))
+
+
+@pytest.mark.parametrize("method", sorted(MAKE_PARAMS))
+def test_what_a_method_cannot_do_without_is_named(method: str, params: Params) -> None:
+    for name in params(method):
+        rest = {other: value for other, value in params(method).items() if other != name}
+        with pytest.raises(DrafterConfigError, match=f"{method}: parameter '{name}' is required"):
+            load_drafter(DrafterConfig(method=method, params=rest))

@@ -11,7 +11,6 @@ from transformers import BloomConfig, BloomForCausalLM, T5Config, T5ForCondition
 from models.batch import PackedBatch
 from models.config import PagedModelConfig
 from models.errors import ModelError
-from models.packed_linear import PackedLinear, is_packing_available
 from models.paged_model import PagedModel
 from tests.unit.models.tiny_models import VOCAB, save_model
 
@@ -82,16 +81,3 @@ def test_limits_that_cannot_be_kept_are_refused(llama: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(ModelError, match="finds no GPU"):
             PagedModel(llama, PagedModelConfig(device="cuda"))
-
-
-@pytest.mark.skipif(not is_packing_available(), reason="this torch cannot pack linears")
-def test_a_packed_row_does_not_depend_on_its_company() -> None:
-    generator = torch.Generator().manual_seed(1)
-    weight = torch.randn(96, 64, generator=generator)
-    bias = torch.randn(96, generator=generator)
-    rows = torch.randn(64, 64, generator=generator)
-    packed = PackedLinear(weight, bias)
-    together = packed(rows)
-    assert torch.allclose(together, rows @ weight.T + bias, atol=1e-4)
-    for count in (1, 2, 3, 7, 8, 9, 33):
-        assert torch.equal(packed(rows[:count].contiguous()), together[:count])

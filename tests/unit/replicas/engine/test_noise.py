@@ -2,22 +2,36 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from replicas.engine.noise import gumbel_noise, noise_key, uniform_noise
+from replicas.engine.noise import BLOCK_TOKENS, gumbel_noise, key_array, largest_noise, noise_key
 
 KEYS = st.integers(0, 2**64 - 1)
 
 
+def noise_of(key: int, token_ids: NDArray[np.int64] | list[int]) -> NDArray[np.float64]:
+    return gumbel_noise(key_array([key]), np.array(token_ids))
+
+
 @given(KEYS, st.integers(0, 10**6))
 def test_a_token_has_the_same_noise_in_every_company(key: int, token: int) -> None:
-    alone = gumbel_noise(key, torch.tensor([token]))
-    among = gumbel_noise(key, torch.tensor([5, token, token + 1]))
-    assert alone[0] == among[1]
-    assert torch.isfinite(among).all()
+    alone = noise_of(key, [token])
+    among = gumbel_noise(key_array([7, key])[:, None], np.array([[5, token, token + 1]]))
+    assert alone[0] == among[1, 1]
+    assert np.isfinite(among).all()
+
+
+@given(KEYS, st.integers(0, 1000))
+def test_the_largest_of_a_block_is_known_beforehand(key: int, block: int) -> None:
+    tokens = np.arange(block * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS)
+    largest = largest_noise(key_array([key]), np.array([block]))
+    assert noise_of(key, tokens).max() == largest[0]
+    named = gumbel_noise(key_array([key]), tokens, np.array([block]))
+    assert (named == noise_of(key, tokens)).all()
 
 
 def test_every_part_of_the_key_matters() -> None:
@@ -30,45 +44,33 @@ def test_every_part_of_the_key_matters() -> None:
     assert len(keys) == 8 * 8 * 64
 
 
-def test_the_hash_is_the_one_that_other_replicas_use() -> None:
+def test_the_noise_is_the_one_that_other_replicas_use() -> None:
     # A change of the hash changes every sampled reply: never by accident.
     key = noise_key(1, 2, 3)
     assert key == 0x6AE515C1C0AC7E37
-    expected = [0.13008570671081543, 0.43731844425201416, 0.954925537109375]
-    assert uniform_noise(key, torch.arange(3)).tolist() == expected
+    expected = [-0.7182794165071622, 0.17622018966263894, 2.8566380840226997, 0.26172188328678736]
+    assert noise_of(key, [0, 1, 2, 300]).tolist() == pytest.approx(expected, rel=1e-14)
 
 
-def test_uniform_noise_is_uniform() -> None:
-    sample = torch.cat(
-        [uniform_noise(noise_key(7, 0, position), torch.arange(5000)) for position in range(20)]
-    )
-    counts = torch.histc(sample, bins=100, min=0, max=1)
-    expected = sample.numel() / 100
-    chi_square = float(((counts - expected) ** 2 / expected).sum())
-    # 99 degrees of freedom: mean 99, standard deviation 14; five of those away is 1e-5.
-    assert chi_square < 99 + 5 * math.sqrt(2 * 99)
+def test_large_seeds_and_negative_ones_are_seeds() -> None:
+    assert len({noise_key(seed, 0, 0) for seed in (0, -1, 2**63, 2**64 - 2)}) == 4
+    assert noise_key(-1, 0, 0) == noise_key(2**64 - 1, 0, 0)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_gumbel_max_draws_from_the_softmax(temperature: float) -> None:
-    logits = torch.tensor([0.0, 1.0, -1.0, 2.5, 0.3, -4.0])
-    ids = torch.arange(len(logits))
+    logits = np.array([0.0, 1.0, -1.0, 2.5, 0.3, -4.0])
     num_draws = 20_000
-    counts = torch.zeros(len(logits))
-    for position in range(num_draws):
-        noise = gumbel_noise(noise_key(11, 0, position), ids)
-        counts[int(torch.argmax(logits / temperature + noise))] += 1
-    expected = torch.softmax(logits / temperature, -1) * num_draws
-    chi_square = float(((counts - expected) ** 2 / expected).sum())
+    keys = key_array([noise_key(11, 0, position) for position in range(num_draws)])
+    noise = gumbel_noise(keys[:, None], np.arange(len(logits)))
+    counts = np.bincount((logits / temperature + noise).argmax(1), minlength=len(logits))
+    weights = np.exp(logits / temperature)
+    expected = weights / weights.sum() * num_draws
     # 5 degrees of freedom: above 30 with probability 1e-5.
-    assert chi_square < 30
+    assert ((counts - expected) ** 2 / expected).sum() < 30
 
 
-def test_neighbouring_positions_and_tokens_are_uncorrelated() -> None:
-    rows = torch.stack(
-        [uniform_noise(noise_key(3, 0, position), torch.arange(4000)) for position in range(8)]
-    )
-    correlation = torch.corrcoef(rows) - torch.eye(8)
-    assert correlation.abs().max() < 5 / math.sqrt(4000)
-    along = torch.corrcoef(torch.stack([rows[0, :-1], rows[0, 1:]]))
-    assert along[0, 1].abs() < 5 / math.sqrt(4000)
+def test_noise_has_the_mean_and_the_spread_of_gumbel_noise() -> None:
+    sample = np.concatenate([noise_of(noise_key(7, 0, i), np.arange(2000)) for i in range(20)])
+    assert sample.mean() == pytest.approx(0.57722, abs=5 * sample.std() / math.sqrt(len(sample)))
+    assert sample.std() == pytest.approx(math.pi / math.sqrt(6), rel=0.03)

@@ -202,6 +202,35 @@ def test_prompts_and_choices(stream: bool) -> None:
     run(body, FakeVerifier(answers=answers))
 
 
+def test_what_may_come_and_what_may_not_reaches_the_verifier() -> None:
+    async def body(server: Server) -> None:
+        fields = {
+            "allowed_token_ids": [5, 6],
+            "banned_token_ids": [6],
+            "bad_words": ["day", " day"],
+        }
+        assert (await server.complete(**fields)).status_code == 200
+        sampling = server.verifier.requests[0].sampling
+        assert sampling.allowed_token_ids == (5, 6)
+        assert sampling.banned_token_ids == (6,)
+        tokenizer = server.verifier.tokenizer
+        words = {str(tokenizer.decode(list(ids))) for ids in sampling.banned_sequences}
+        assert words == {"day", " day"}
+
+    run(body)
+
+
+def test_a_prompt_given_twice_has_unrelated_replies_unless_there_is_a_seed() -> None:
+    async def body(server: Server) -> None:
+        for fields, expected in (({}, [0, 1, 2, 3]), ({"seed": 7}, [0, 1, 0, 1])):
+            server.verifier.requests.clear()
+            await server.complete(prompt=["a", "a"], n=2, **fields)
+            assert [one.choice_index for one in server.verifier.requests] == expected
+            assert len({one.seed for one in server.verifier.requests}) == 1
+
+    run(body)
+
+
 def test_metrics_have_the_common_formulas() -> None:
     async def body(server: Server) -> None:
         reply = (await server.complete(speculation={"explain": True})).json()

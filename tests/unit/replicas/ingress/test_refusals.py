@@ -60,6 +60,13 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"logit_bias": {"five": 1}}, "logit_bias"),
     ({"logit_bias": {"5": 101}}, "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "logit_bias"),
+    ({"allowed_token_ids": []}, "allowed_token_ids"),
+    ({"allowed_token_ids": [5, 10**6]}, "allowed_token_ids"),
+    ({"allowed_token_ids": [5, 6], "banned_token_ids": [6, 5, 7]}, "allowed_token_ids"),
+    ({"banned_token_ids": [-1]}, "banned_token_ids"),
+    ({"bad_words": ["x", ""]}, "bad_words"),
+    ({"bad_words": ["x" * 300]}, "bad_words"),
+    ({"bad_words": ["x"] * 129}, "bad_words"),
     ({"seed": 2**64}, "seed"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"speculation": {"drafter": "nobody"}}, "speculation"),
@@ -102,6 +109,9 @@ NEUTRAL_FIELDS = {
     "stop": None,
     "metadata": {"a": "b"},
     "logit_bias": {},
+    "allowed_token_ids": None,
+    "banned_token_ids": [],
+    "bad_words": [],
     "top_k": -1,
 }
 
@@ -109,7 +119,11 @@ NEUTRAL_FIELDS = {
 def test_fields_that_ask_for_nothing_are_accepted() -> None:
     async def body(server: Server) -> None:
         assert (await server.complete(**NEUTRAL_FIELDS)).status_code == 200
-        assert server.verifier.requests[0].sampling.top_k == 0
+        sampling = server.verifier.requests[0].sampling
+        assert sampling.top_k == 0
+        assert sampling.allowed_token_ids is None
+        assert sampling.banned_token_ids == ()
+        assert sampling.banned_sequences == ()
         told = [{"role": "assistant", "content": "Hi", "refusal": None, "tool_calls": []}, *HELLO]
         assert (await server.chat(messages=told)).status_code == 200
 
@@ -160,6 +174,8 @@ def test_rules_of_chat(fields: dict[str, Any], param: str) -> None:
         ({"max_tokens": True}, "max_tokens"),
         ({"n": "2"}, "n"),
         ({"stop": [1]}, "stop"),
+        ({"allowed_token_ids": ["5"]}, "allowed_token_ids"),
+        ({"bad_words": "word"}, "bad_words"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
