@@ -12,7 +12,7 @@ ARGS ?=
 # Tests run models beside servers: threads that wait must not burn the cores of those that work.
 export GOMP_SPINCOUNT ?= 1000
 
-.PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve clean
+.PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve bench-engine clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -51,6 +51,9 @@ fix: $(STAMP) ## Apply what the linter and the formatter can repair.
 
 bench-serve: $(STAMP) ## Measure tokens per second through HTTP; writes .bench/serve.json.
 	@$(BIN)/python -m tests.benchmarks.serve $(ARGS)
+
+bench-engine: $(STAMP) ## Measure the engine against its baselines; writes .bench/engine.json.
+	@$(BIN)/python -m tests.benchmarks.engine $(ARGS)
 
 clean: ## Remove the environment and everything generated.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache .bench

@@ -13,6 +13,7 @@ import redis
 
 from cluster.banner import ready_text
 from cluster.config import SystemConfig
+from cluster.drafter_check import check_drafters, needs_check
 from cluster.errors import RedisStartError, RedisUnreachableError
 from cluster.progress import Reporter
 from cluster.ray_runtime import RayRuntime, check_reachable
@@ -67,6 +68,7 @@ class Launcher:
         check_port_free(config.host, config.port)
         self._check_named()
         model = resolve_model(config.model, config.cache_dir, self._reporter)
+        self._check_drafters(model)
         self._start_redis(stack)
         self._start_ray(stack)
         self._deploy(stack, model)
@@ -82,6 +84,11 @@ class Launcher:
                 check_redis(self._redis_url, self._config.redis.connect_timeout_s)
         if self._config.ray.address:
             check_reachable(self._config.ray.address)
+
+    def _check_drafters(self, model: ModelFolder) -> None:
+        if needs_check(self._config.drafters):
+            with self._reporter.task("Checking the drafters"):
+                check_drafters(self._config.drafters, model)
 
     def _start_redis(self, stack: ExitStack) -> None:
         if self._redis is None:

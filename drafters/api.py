@@ -11,8 +11,13 @@ This module knows neither Ray nor any drafting method.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drafters.shadow import FollowedTokens, ShadowCounts
 
 ROOT = -1
 """Parent of a draft's first tokens: the last committed token of the sequence."""
@@ -119,6 +124,17 @@ class NeedContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """A drafter's answer when it does not take the request on: it is at its capacity.
+
+    Attributes:
+        reason: ``sessions``: it has no room for another session; ``queue``: too many calls wait.
+    """
+
+    reason: Literal["sessions", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
 class DraftRequest:
     """One sequence's part of a call to a drafter.
 
@@ -131,6 +147,9 @@ class DraftRequest:
         new_token_ids: Tokens emitted since then.
         max_tokens: Most tokens to propose, at least 1.
         context: The whole context, ``new_token_ids`` included, where it must be sent.
+        hidden_states: For drafters that need them: of each token sent the target's state at the
+            token before it, from which it was predicted, ``[num_tokens, hidden_size]``. A
+            ``context`` has one row less than tokens, as no token comes before its first.
     """
 
     session_id: str
@@ -138,6 +157,23 @@ class DraftRequest:
     new_token_ids: tuple[int, ...]
     max_tokens: int
     context: SessionContext | None = None
+    hidden_states: NDArray[np.floating[Any]] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSession:
+    """A session that has ended, with the tokens that the drafter has not been sent.
+
+    Attributes:
+        session_id: The session.
+        position: Length of a context that the drafter is known to have had; 0 if none is.
+        token_ids: All tokens after that; those that the drafter has already are among them. Empty
+            if ``position`` is 0.
+    """
+
+    session_id: str
+    position: int = 0
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +182,13 @@ class DraftBatch:
 
     Attributes:
         requests: The sequences to draft for.
-        closed: Sessions that have ended and can be forgotten.
+        closed: Sessions that have ended and can be forgotten, soon after the answer.
+        followed: Tokens of sequences that the drafter only follows.
     """
 
     requests: tuple[DraftRequest, ...]
-    closed: tuple[str, ...] = ()
+    closed: tuple[ClosedSession, ...] = ()
+    followed: tuple[FollowedTokens, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +201,16 @@ class DraftBatchReply:
         drafts: One answer a request, in their order.
         draft_ms: Time spent drafting, without transport and queue.
         num_sessions: Sessions now open.
+        queue_ms: How long the call waited for others, in the drafter's process.
+        shadow_counts: What following sequences gave since the last reply that said so.
     """
 
     incarnation: str
-    drafts: tuple[Draft | NeedContext, ...]
+    drafts: tuple[Draft | NeedContext | Busy, ...]
     draft_ms: float
     num_sessions: int = 0
+    queue_ms: float = 0.0
+    shadow_counts: ShadowCounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +222,14 @@ class DrafterInfo:
         version: Changes whenever its proposals may; part of the key of all statistics.
         max_tokens: Largest draft it makes.
         incarnation: Drawn when its process started.
+        needs_hidden_states: Whether it works from the target's hidden states.
     """
 
     name: str
     version: str
     max_tokens: int
     incarnation: str = ""
+    needs_hidden_states: bool = False
 
 
 @dataclass(frozen=True, slots=True)

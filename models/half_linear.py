@@ -58,12 +58,17 @@ class HalfLinear(nn.Module):
         weight: ``[out_features, in_features]``, float32 on CPU.
         bias: ``[out_features]`` or None.
         exponent: From ``lossless_exponent``.
+
+    Attributes:
+        scale: What ``unscaled`` results are to be multiplied by; a power of two.
+        has_bias: Whether it has a bias.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, exponent: int) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self._scale = 2.0**-exponent
+        self.scale = 2.0**-exponent
+        self.has_bias = bias is not None
         scaled_bias = None if bias is None else bias.detach() * 2.0**exponent
         self._packed = torch.ops.quantized.linear_prepack_fp16(
             weight.detach() * 2.0**exponent, scaled_bias
@@ -71,15 +76,18 @@ class HalfLinear(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return ``rows @ weight.T + bias``, ``[..., out_features]``."""
+        return self.unscaled(rows).mul_(self.scale)
+
+    def unscaled(self, rows: Tensor) -> Tensor:
+        """Return the same over ``scale``, for callers that multiply by something anyway."""
         num_rows = rows.numel() // self.in_features
         missing = padded_rows(num_rows) - num_rows
         if missing:
             flat = pad(rows.reshape(-1, self.in_features), (0, 0, 0, missing))
-            rows_out = torch.ops.quantized.linear_dynamic_fp16(flat, self._packed)[:num_rows]
-            result: Tensor = rows_out.view(*rows.shape[:-1], self.out_features)
-        else:
-            result = torch.ops.quantized.linear_dynamic_fp16(rows, self._packed)
-        return result.mul_(self._scale)
+            padded: Tensor = torch.ops.quantized.linear_dynamic_fp16(flat, self._packed)
+            return padded[:num_rows].view(*rows.shape[:-1], self.out_features)
+        result: Tensor = torch.ops.quantized.linear_dynamic_fp16(rows, self._packed)
+        return result
 
 
 @lru_cache(maxsize=65536)

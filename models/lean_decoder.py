@@ -22,7 +22,7 @@ from models.attention import attend_rows, attend_segments
 from models.batch import PackedBatch
 from models.half_linear import is_half_available, padded_rows
 from models.kv_cache import KVCache
-from models.linears import Linear, packed_linear, plain_linear
+from models.linears import Linear, folded, packed_linear, plain_linear, unscaled
 
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
@@ -36,9 +36,11 @@ class _Layer:
     query_norm: Tensor | None
     key_norm: Tensor | None
     output: Linear
+    output_scale: float
     mlp_norm: Tensor
     gate_up: Linear
     down: Linear
+    down_scale: float
     window: int | None
 
 
@@ -75,6 +77,7 @@ class LeanDecoder:
         self._embedding = model.model.embed_tokens.weight.detach()
         self._norm = model.model.norm.weight.detach()
         self._head = self._make_linear(model.lm_head.weight.detach(), None)
+        self._head_norm, self._folded_head = folded(self._norm, self._head)
         rotary = model.model.rotary_emb
         self._inverse_frequencies = rotary.inv_freq.float()
         self._rotary_scale = float(rotary.attention_scaling)
@@ -93,13 +96,13 @@ class LeanDecoder:
         for index, layer in enumerate(self._layers):
             normed = self._normalise(hidden, layer.attention_norm)
             attended = self._attend(index, layer, normed, rotation, slots, batch, cache)
-            hidden = hidden + layer.output(attended)
+            hidden = torch.add(hidden, layer.output(attended), alpha=layer.output_scale)
             normed = self._normalise(hidden, layer.mlp_norm)
             gate, up = layer.gate_up(normed).chunk(2, dim=-1)
-            hidden = hidden + layer.down(silu(gate) * up)
+            hidden = torch.add(hidden, layer.down(silu(gate) * up), alpha=layer.down_scale)
         rows = torch.tensor(batch.logit_rows(), device=device, dtype=torch.long)
         if cache.hidden is None:
-            return self._head(self._normalise(hidden[rows], self._norm))
+            return self._folded_head(self._normalise(hidden[rows], self._head_norm))
         normed = self._normalise(hidden, self._norm)
         cache.hidden[slots] = normed[: batch.num_rows]
         return self._head(normed[rows])
@@ -159,18 +162,33 @@ class LeanDecoder:
             None if norm is None else _interleave(norm.weight.detach())
             for norm in (getattr(attention, "q_norm", None), getattr(attention, "k_norm", None))
         )
-        return _Layer(
-            attention_norm=layer.input_layernorm.weight.detach(),
-            qkv=self._fused(query, key, value),
-            query_norm=query_norm,
-            key_norm=key_norm,
-            output=self._make_linear(attention.o_proj.weight.detach(), _bias(attention.o_proj)),
-            mlp_norm=layer.post_attention_layernorm.weight.detach(),
-            gate_up=self._fused(
+        output, output_scale = unscaled(
+            self._make_linear(attention.o_proj.weight.detach(), _bias(attention.o_proj))
+        )
+        down, down_scale = unscaled(
+            self._make_linear(mlp.down_proj.weight.detach(), _bias(mlp.down_proj))
+        )
+        attention_norm, qkv = folded(
+            layer.input_layernorm.weight.detach(), self._fused(query, key, value)
+        )
+        mlp_norm, gate_up = folded(
+            layer.post_attention_layernorm.weight.detach(),
+            self._fused(
                 (mlp.gate_proj.weight.detach(), _bias(mlp.gate_proj)),
                 (mlp.up_proj.weight.detach(), _bias(mlp.up_proj)),
             ),
-            down=self._make_linear(mlp.down_proj.weight.detach(), _bias(mlp.down_proj)),
+        )
+        return _Layer(
+            attention_norm=attention_norm,
+            qkv=qkv,
+            query_norm=query_norm,
+            key_norm=key_norm,
+            output=output,
+            output_scale=output_scale,
+            mlp_norm=mlp_norm,
+            gate_up=gate_up,
+            down=down,
+            down_scale=down_scale,
             window=_window(attention),
         )
 

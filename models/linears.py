@@ -46,6 +46,25 @@ def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
     return plain_linear(weight, bias)
 
 
+def unscaled(layer: Linear) -> tuple[Linear, float]:
+    """Return a layer that leaves out a factor of its results, and the factor; 1 if it has none."""
+    if isinstance(layer, HalfLinear):
+        return layer.unscaled, layer.scale
+    return layer, 1.0
+
+
+def folded(norm: Tensor, layer: Linear) -> tuple[Tensor, Linear]:
+    """Move a layer's factor into the weight of the norm before it; powers of two change nothing.
+
+    Args:
+        norm: What the layer's inputs were multiplied by last, ``[in_features]``.
+        layer: The layer.
+    """
+    if isinstance(layer, HalfLinear) and not layer.has_bias:
+        return norm * layer.scale, layer.unscaled
+    return norm, layer
+
+
 def pack_linears(model: nn.Module) -> int:
     """Replace every linear layer of ``model`` that can be packed, in place.
 

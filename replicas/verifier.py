@@ -151,6 +151,8 @@ class VerifierDeployment:
             "max_context": self._limits.max_context,
             "cache_tokens": self._limits.cache_tokens,
             "step_ms_by_rows": self._step_time.table(),
+            "step_ms_per_sequence": self._step_time.times.sequence_ms,
+            "step_ms_per_cached_token": self._step_time.times.cached_token_ms,
             "num_running": core.num_running,
             "num_waiting": core.num_waiting,
             "cache_usage": core.cache_usage,

@@ -147,10 +147,12 @@ class EngineCore:
         forward_started = self._clock()
         logits = self._model.forward(batch)
         forward_s = self._clock() - forward_started
-        self._step_time.observe(batch.num_rows, forward_s * 1e3)
+        self._step_time.observe(
+            batch.num_rows, len(batch.segments), batch.num_context, forward_s * 1e3
+        )
         self.counters.forward_s += forward_s
         output = self._commit(batch, logits, rounds, prefills)
-        self._learn(rounds, started)
+        self._learn(rounds, sum(one.num_cached for one in batch.segments[: len(rounds)]), started)
         return output
 
     def _ask(self, sequences: Sequence[EngineSequence]) -> list[DecodingRound]:
@@ -278,11 +280,11 @@ class EngineCore:
             chunk = TokenChunk(sequence.id, start, token_ids, logprobs)
             output.chunks.append((reply_to, chunk))
 
-    def _learn(self, rounds: Sequence[DecodingRound], started: float) -> None:
+    def _learn(self, rounds: Sequence[DecodingRound], cached: int, started: float) -> None:
         step_ms = (self._clock() - started) * 1e3
         observed = []
         for one in rounds:
-            outcome = one.outcome(step_ms, len(rounds), self._step_time)
+            outcome = one.outcome(step_ms, len(rounds), cached, self._step_time.times)
             one.sequence.count_round(outcome.num_verified, outcome.num_accepted)
             observed.append((one.sequence.id, one.decision, outcome))
             self.counters.drafted_tokens += outcome.num_drafted

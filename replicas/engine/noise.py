@@ -16,18 +16,29 @@ gives the first arrival and whose it is, and one hash a token how much later the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_TOKENS = 256
-"""Tokens in a block: ids that differ in their last eight bits only."""
+BLOCK_TOKENS = 128
+"""Tokens in a block: ids that differ in their last seven bits only."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
-_OF_BLOCKS = np.uint64(0xD1B54A32D192ED03)  # sets the hashes of blocks apart from those of tokens
+
+# The same as numbers of 64 bits, made once: drawing is many small operations.
+_TOKEN_STEP = np.uint64(_GOLDEN)
+_BLOCK_STEP = np.uint64(0xD1342543DE82EF95)
+_FACTOR_1, _FACTOR_2 = np.uint64(_MIX_1), np.uint64(_MIX_2)
+_SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
+_TO_52_BITS = np.uint64(12)
+_WITHIN = np.uint64(BLOCK_TOKENS - 1)
+
+Words = NDArray[np.uint64]
 
 
 def _mix(value: int) -> int:
@@ -38,11 +49,14 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Do what ``_mix`` does to many words at once."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(_MIX_1)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(_MIX_2)
-    return words ^ (words >> np.uint64(31))
+def _mixed(words: Words) -> Words:
+    """Do what ``_mix`` does to many words at once, in their place."""
+    words ^= words >> _SHIFTS[0]
+    words *= _FACTOR_1
+    words ^= words >> _SHIFTS[1]
+    words *= _FACTOR_2
+    words ^= words >> _SHIFTS[2]
+    return words
 
 
 def noise_key(seed: int, choice_index: int, position: int) -> int:
@@ -53,55 +67,69 @@ def noise_key(seed: int, choice_index: int, position: int) -> int:
     return key
 
 
-def key_array(keys: Sequence[int]) -> NDArray[np.uint64]:
+def key_array(keys: Sequence[int]) -> Words:
     """Return keys as the other functions take them, ``[num_keys]``."""
     return np.array(keys, dtype=np.uint64)
 
 
-def _hashed(keys: NDArray[np.uint64], counters: NDArray[np.int64]) -> NDArray[np.uint64]:
-    return _mixed(keys + (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+def _exponential(words: Words, rate: int = 1) -> NDArray[np.float64]:
+    """Return exponential numbers from the upper 52 bits of each word, none 0 or infinite."""
+    uniform = (words >> _TO_52_BITS).astype(np.float64)
+    uniform += 0.5
+    uniform *= 2.0**-52
+    return np.log(uniform) * (-1 / rate)
 
 
-def _exponential(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return unit exponential numbers from the upper 52 bits of each word, none 0 or infinite."""
-    uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    return -np.log(uniform)
+class Arrivals(NamedTuple):
+    """The first arrivals of blocks.
+
+    Attributes:
+        times: When. The largest noise of a block is ``-log`` of it.
+        places: Of which token, counted from the start of its block.
+    """
+
+    times: NDArray[np.float64]
+    places: NDArray[np.int64]
 
 
-def _first_arrivals(
-    keys: NDArray[np.uint64], blocks: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return when the first token of each block arrives, and its place in the block."""
-    words = _hashed(_mixed(keys ^ _OF_BLOCKS), blocks)
-    place = (words % np.uint64(BLOCK_TOKENS)).astype(np.int64)
-    return _exponential(words) / BLOCK_TOKENS, place
+def _first_arrivals(keys: Words, block_steps: Words) -> Arrivals:
+    words = _mixed(keys + block_steps)
+    places = (words & _WITHIN).view(np.int64)
+    return Arrivals(_exponential(words, rate=BLOCK_TOKENS), places)
 
 
-def largest_noise(keys: NDArray[np.uint64], blocks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the largest noise of each block's tokens.
+@lru_cache(maxsize=8)
+def _block_steps(num_blocks: int) -> Words:
+    return np.arange(1, num_blocks + 1, dtype=np.uint64) * _BLOCK_STEP
+
+
+def first_arrivals(keys: Words, num_blocks: int) -> Arrivals:
+    """Return the first arrivals of blocks 0, 1, ..., ``[num_keys, num_blocks]``.
+
+    Block ``b`` starts at token ``b * BLOCK_TOKENS``.
 
     Args:
-        keys: As ``key_array`` makes them, any shape that broadcasts with ``blocks``.
-        blocks: Numbers of blocks; block ``b`` holds the tokens from ``b * BLOCK_TOKENS`` on.
+        keys: As ``key_array`` makes them, ``[num_keys]``.
+        num_blocks: How many blocks.
     """
-    return -np.log(_first_arrivals(keys, blocks)[0])
+    return _first_arrivals(keys[:, None], _block_steps(num_blocks))
 
 
 def gumbel_noise(
-    keys: NDArray[np.uint64],
-    token_ids: NDArray[np.int64],
-    blocks: NDArray[np.int64] | None = None,
+    keys: Words, token_ids: NDArray[np.int64], arrivals: Arrivals | None = None
 ) -> NDArray[np.float64]:
     """Return standard Gumbel noise for each token id, independent for different keys and tokens.
 
     Args:
         keys: As ``key_array`` makes them, any shape that broadcasts with ``token_ids``.
         token_ids: Any shape.
-        blocks: Their blocks, where one holds for many; in a shape that broadcasts.
+        arrivals: The first arrivals of their blocks, where they are known.
     """
-    if blocks is None:
-        blocks = token_ids // BLOCK_TOKENS
-    first, place = _first_arrivals(keys, blocks)
-    later = _exponential(_hashed(keys, token_ids))
-    is_first = token_ids % BLOCK_TOKENS == place
-    return -np.log(np.where(is_first, first, first + later))
+    if arrivals is None:
+        blocks = (token_ids // BLOCK_TOKENS).astype(np.uint64)
+        arrivals = _first_arrivals(keys, (blocks + np.uint64(1)) * _BLOCK_STEP)
+    words = _mixed(keys + (token_ids + 1).astype(np.uint64) * _TOKEN_STEP)
+    times = _exponential(words)
+    times[token_ids % BLOCK_TOKENS == arrivals.places] = 0
+    times += arrivals.times
+    return -np.log(times)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from drafters.api import EMPTY_DRAFT, Draft, NoiseKey
 from drafters.client import DraftWanted
 from policy_service.api import Decision, Outcome
+from policy_service.step_times import StepTimes
 from replicas.api import RoundReport
 from replicas.engine.sequence import EngineSequence
-from replicas.engine.step_time import StepTimeModel
 from replicas.engine.verification import Verdict
 
 
@@ -50,8 +50,15 @@ class DecodingRound:
             tenant=request.features.tenant,
         )
 
-    def outcome(self, step_ms: float, batch_size: int, step_time: StepTimeModel) -> Outcome:
-        """Return what the round cost and earned."""
+    def outcome(self, step_ms: float, batch_size: int, cached: int, times: StepTimes) -> Outcome:
+        """Return what the round cost and earned.
+
+        Args:
+            step_ms: Wall time of the step.
+            batch_size: Sequences that decoded in it.
+            cached: Tokens of those that were in the cache.
+            times: What steps take.
+        """
         rows_alike = batch_size * (1 + len(self.draft))
         return Outcome(
             num_drafted=self.num_drafted,
@@ -62,8 +69,8 @@ class DecodingRound:
             draft_wait_ms=self.wait_ms,
             batch_size=batch_size,
             draft_status=self.status,
-            plain_ms=step_time.predict_ms(batch_size),
-            alike_ms=step_time.predict_ms(rows_alike) + self.wait_ms,
+            plain_ms=times.predict_ms(batch_size, batch_size, cached),
+            alike_ms=times.predict_ms(rows_alike, batch_size, cached) + self.wait_ms,
         )
 
     def report(self, outcome: Outcome) -> RoundReport:

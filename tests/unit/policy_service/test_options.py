@@ -91,5 +91,5 @@ def test_bad_gammas(gammas: tuple[int, ...]) -> None:
 
 
 def test_unknown_learner_lists_what_there_is() -> None:
-    with pytest.raises(PolicyConfigError, match="known: .*fixed, .*none, .*ucbspec, uniform"):
+    with pytest.raises(PolicyConfigError, match=r"known: .*fixed, .*none, .*ucbspec, uniform"):
         load_learner("xyz", {})
