@@ -119,7 +119,7 @@ def attend_segments(
     for segment in batch.segments:
         rows = slice(segment.first_row, segment.first_row + segment.num_rows)
         context = segment.context(query.device)
-        mask = segment.mask(window, query.device, group)
+        mask = segment.mask(window, query.device, query.dtype, group)
         outputs.append(
             attend(query[:, rows], keys[context], values[context], mask, scale, softcap, sinks)
         )
@@ -172,8 +172,8 @@ def attend(
         query: ``[num_heads, num_rows, key_dim]``.
         keys: ``[num_context, num_kv_heads, key_dim]``.
         values: ``[num_context, num_kv_heads, value_dim]``.
-        mask: What each row of each head that shares keys sees,
-            ``[num_heads / num_kv_heads * num_rows, num_context]``; None for everything.
+        mask: What to add to the scores of each row of each head that shares keys,
+            ``[num_heads / num_kv_heads * num_rows, num_context]``; None for nothing.
         scale: Factor on the scores.
         softcap: Soft limit of the scores; None for none.
         sinks: Extra logit a head, ``[num_heads]``; None for none.
@@ -206,7 +206,7 @@ def _attend_plainly(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores + mask
     scores = scores.float()
     if sinks is not None:
         num_kv_heads, rows = scores.shape[1], scores.shape[2]

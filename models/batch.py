@@ -38,7 +38,7 @@ class Segment:
     tree: Sequence[int]
     slots: list[int]
     num_logits: int
-    _masks: dict[tuple[int | None, int], Tensor | None] = field(default_factory=dict)
+    _masks: dict[tuple[int | None, int, torch.dtype], Tensor | None] = field(default_factory=dict)
     _row_contexts: dict[int | None, list[slice | Tensor]] = field(default_factory=dict)
     _context: slice | Tensor | None = None
 
@@ -76,22 +76,28 @@ class Segment:
             ]
         return self._row_contexts[window]
 
-    def mask(self, window: int | None, device: torch.device, group: int = 1) -> Tensor | None:
-        """Return which keys each row sees, bool ``[group * num_rows, num_cached + num_rows]``.
+    def mask(
+        self, window: int | None, device: torch.device, dtype: torch.dtype, group: int = 1
+    ) -> Tensor | None:
+        """Return what to add to the scores, ``[group * num_rows, num_cached + num_rows]``.
 
         Args:
             window: Sliding window in tokens, the row's own included; None for full attention.
             device: Where to put it.
+            dtype: Number format of the scores.
             group: How often to repeat the rows, for query heads that share keys.
 
         Returns:
-            The mask, or None where every row sees every key.
+            0 for keys that a row sees and minus infinity for others, or None where every row sees
+            every key.
         """
-        key = (window, group)
+        key = (window, group, dtype)
         if key not in self._masks:
             visible = self._visible(window)
-            is_needed = not bool(visible.all())
-            mask = torch.from_numpy(np.tile(visible, (group, 1))).to(device) if is_needed else None
+            mask = None
+            if not visible.all():
+                hidden = np.where(np.tile(visible, (group, 1)), np.float32(0), -np.inf)
+                mask = torch.from_numpy(hidden).to(device, dtype)
             self._masks[key] = mask
         return self._masks[key]
 

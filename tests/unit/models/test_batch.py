@@ -24,7 +24,7 @@ def test_siblings_share_a_position() -> None:
 def test_a_node_sees_its_ancestors_only() -> None:
     batch = PackedBatch()
     segment = batch.add(1, TOKENS, list(range(6)), needs_logits=True, tree=TREE)
-    mask = segment.mask(None, CPU)
+    mask = segment.mask(None, CPU, torch.float32)
     assert mask is not None
     expected = [
         [1, 1, 0, 0, 0, 0],
@@ -33,7 +33,7 @@ def test_a_node_sees_its_ancestors_only() -> None:
         [1, 1, 1, 0, 1, 0],
         [1, 1, 0, 1, 0, 1],
     ]
-    assert mask.int().tolist() == expected
+    assert (mask == 0).int().tolist() == expected
 
 
 def test_a_prefill_chunk_that_is_not_the_last_wants_no_logits() -> None:
@@ -49,7 +49,7 @@ def test_a_prefill_chunk_that_is_not_the_last_wants_no_logits() -> None:
 def test_a_single_row_needs_no_mask_and_a_run_of_slots_is_a_slice() -> None:
     batch = PackedBatch()
     segment = batch.add(2, [7], [4, 5, 6], needs_logits=True)
-    assert segment.mask(None, CPU) is None
+    assert segment.mask(None, CPU, torch.float32) is None
     assert segment.context(CPU) == slice(4, 7)
     scattered = batch.add(2, [7], [4, 6, 5], needs_logits=True)
     context = scattered.context(CPU)
@@ -70,8 +70,8 @@ def test_a_window_hides_what_is_too_far_back(
         needs_logits=True,
         tree=range(-1, gamma - 1),
     )
-    mask = segment.mask(window, CPU)
+    mask = segment.mask(window, CPU, torch.float32)
     rows, keys = np.arange(num_cached, total), np.arange(total)
     expected = (keys[None] <= rows[:, None]) & (rows[:, None] - keys[None] < window)
-    actual = np.ones_like(expected) if mask is None else mask.numpy()
+    actual = np.ones_like(expected) if mask is None else (mask == 0).numpy()
     assert (actual == expected).all()
