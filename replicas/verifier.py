@@ -83,6 +83,8 @@ class VerifierDeployment:
             vocab_size=model.vocab_size,
             max_context=model.max_context,
             cache_tokens=model.num_pages * model.page_tokens,
+            eos_token_ids=frozenset(model.eos_token_ids),
+            has_tokenizer=tokenizer is not None,
         )
         self._drafters = DrafterClient(drafter_configs, vocab_size=model.vocab_size)
         self._policy = PolicyClient(

@@ -23,6 +23,7 @@ from policy_service.client import Planner
 from replicas.api import GenerationRequest, GenerationResult, ReplyTo, TokenChunk
 from replicas.engine.counters import EngineCounters
 from replicas.engine.rounds import DecodingRound
+from replicas.engine.row_tokens import RowTokens
 from replicas.engine.sampler import Sampler
 from replicas.engine.scheduler import Scheduler
 from replicas.engine.sequence import EngineSequence
@@ -220,43 +221,40 @@ class EngineCore:
         prefills: Sequence[tuple[EngineSequence, int]],
     ) -> StepOutput:
         output = StepOutput()
-        likeliest = torch.argmax(logits, dim=-1).tolist()
+        ready = [
+            one
+            for one, segment in zip(prefills, batch.segments[len(rounds) :], strict=True)
+            if segment.num_logits
+        ]
+        drafts = [(one.sequence, one.draft) for one in rounds]
+        tokens = RowTokens(logits, [*drafts, *((sequence, EMPTY_DRAFT) for sequence, _ in ready)])
         row = 0
         for segment, one in zip(batch.segments, rounds, strict=False):
-            one.verdict = self._verify(one.sequence, one.draft, logits, likeliest, row)
+            one.verdict = self._verify(one.sequence, one.draft, tokens, row)
             self._keep_accepted(one.sequence, segment, one.verdict)
             self._deliver(one.sequence, one.verdict, output)
             row += segment.num_logits
         for segment, (sequence, size) in zip(batch.segments[len(rounds) :], prefills, strict=True):
             self.counters.prompt_tokens += size
-            num_cached = sequence.num_cached + size
+            self._scheduler.commit(sequence, sequence.num_cached + size)
             if segment.num_logits:
-                verdict = self._verify(sequence, EMPTY_DRAFT, logits, likeliest, row)
-                self._scheduler.commit(sequence, num_cached)
-                self._deliver(sequence, verdict, output)
-            else:
-                self._scheduler.commit(sequence, num_cached)
-            row += segment.num_logits
+                self._deliver(sequence, self._verify(sequence, EMPTY_DRAFT, tokens, row), output)
+                row += segment.num_logits
         return output
 
     def _verify(
-        self,
-        sequence: EngineSequence,
-        draft: Draft,
-        logits: Tensor,
-        likeliest: Sequence[int],
-        first_row: int,
+        self, sequence: EngineSequence, draft: Draft, tokens: RowTokens, first_row: int
     ) -> Verdict:
         row = first_row
 
         def target_token(node: int) -> int:
             nonlocal row
             row = first_row + 1 + node
-            if sequence.sampler.is_plain_greedy:
-                return likeliest[row]
-            return sequence.sampler.token(logits[row], len(sequence.token_ids))
+            return tokens.token(sequence, row)
 
-        return verify_draft(draft, target_token, lambda token: sequence.emit(token, logits[row]))
+        return verify_draft(
+            draft, target_token, lambda token: sequence.emit(token, tokens.logits[row])
+        )
 
     def _keep_accepted(self, sequence: EngineSequence, segment: Segment, verdict: Verdict) -> None:
         """Line up the cache rows of the accepted branch and forget the others."""

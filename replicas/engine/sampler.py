@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.drawing import draw_tokens
+from models.noise import gumbel_noise, key_array, noise_key
 from replicas.api import SamplingParams, TokenLogprobs
-from replicas.engine.drawing import draw_tokens
 from replicas.engine.logits import (
     apply_penalties,
     banned_next,
@@ -18,7 +19,6 @@ from replicas.engine.logits import (
     has_bias_or_bans,
     needs_history,
 )
-from replicas.engine.noise import gumbel_noise, key_array, noise_key
 from replicas.engine.truncation import kept_tokens, truncates
 
 LOWEST_TEMPERATURE = 1e-5

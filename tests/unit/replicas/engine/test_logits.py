@@ -46,6 +46,7 @@ def test_bias_is_added_and_banned_tokens_never_come() -> None:
 
 
 def test_only_allowed_tokens_may_come() -> None:
+    assert bias_and_bans(params(allowed_token_ids=(1, 3)), VOCAB).tolist() == [-INF, 0, -INF, 0]
     some = params(allowed_token_ids=(1, 3, 3), logit_bias={1: 1.0, 2: 100.0}, banned_token_ids=(3,))
     assert bias_and_bans(some, VOCAB).tolist() == [-INF, 1, -INF, -INF]
 

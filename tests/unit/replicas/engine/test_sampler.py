@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from models.drawing import draw_tokens
+from models.noise import noise_key
 from replicas.api import SamplingParams
-from replicas.engine.drawing import draw_tokens
-from replicas.engine.noise import noise_key
 from replicas.engine.sampler import Sampler
 
 EOS = 2
@@ -57,6 +57,24 @@ def test_only_allowed_tokens_are_drawn_and_never_banned_ones() -> None:
     assert set(draws(60, logits, allowed_token_ids=(1, 3), banned_token_ids=(3,))) == {1}
     assert set(draws(60, logits, banned_token_ids=(0, 2), top_p=0.999)) == {1, 3}
     assert draws(1, logits, banned_token_ids=(0,), temperature=0.0) == [2]
+
+
+def test_all_controls_of_a_row_work_together() -> None:
+    one = sampler(
+        temperature=0.0, presence_penalty=2.0, logit_bias={3: 1.5}, banned_sequences=((1, 3),)
+    )
+    logits = torch.tensor([0.0, 3.0, 0.5, 1.0])
+    tokens = []
+    for position in range(4):
+        tokens.append(one.token(logits, position))
+        one.emit(tokens[-1])
+    # After the first 1 the penalty leaves it 1.0; 3, with its bias, has 2.5 but may not follow it.
+    assert tokens == [1, 1, 1, 1]
+    unbanned = sampler(temperature=0.0, presence_penalty=2.0, logit_bias={3: 1.5})
+    unbanned.emit(1)
+    assert unbanned.token(logits, 1) == 3
+    unbanned.emit(3)
+    assert unbanned.token(logits, 2) == 1
 
 
 def test_min_tokens_comes_on_top_of_what_is_allowed() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from replicas.engine.noise import (
+from models.noise import (
     BLOCK_TOKENS,
     Arrivals,
     first_arrivals,

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicas.engine.drawing import draw_tokens
-from replicas.engine.noise import gumbel_noise, key_array, noise_key
-from replicas.engine.row_blocks import (
+from models.drawing import draw_tokens
+from models.noise import gumbel_noise, key_array, noise_key
+from models.row_blocks import (
     BlockedRow,
     block_maxima,
     likeliest_tokens,
