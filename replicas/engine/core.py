@@ -14,6 +14,7 @@ from torch import Tensor
 
 from drafters.api import EMPTY_DRAFT, Draft
 from drafters.client import DrafterClient, DraftResult
+from drafters.features import HiddenStates
 from models.batch import PackedBatch, Segment
 from models.paged_model import PagedModel
 from models.pages import PagePool
@@ -171,7 +172,8 @@ class EngineCore:
         drafting = [one for one in rounds if one.decision.arm != NONE]
         if not drafting:
             return
-        results = self._drafters.draft([one.wanted() for one in drafting])
+        states = self._hidden_states if self._model.cache.hidden is not None else None
+        results = self._drafters.draft([one.wanted(states) for one in drafting])
         self.counters.draft_wait_s += max(result.wait_ms for result in results) / 1e3
         kept = self._planner.trim(
             [
@@ -181,6 +183,11 @@ class EngineCore:
         )
         for one, result, num_kept in zip(drafting, results, kept, strict=True):
             self._take_draft(one, result, num_kept)
+
+    def _hidden_states(self, sequence: EngineSequence, start: int, stop: int) -> HiddenStates:
+        slots = self._model.cache.slots(sequence.pages, stop)[start:]
+        states: HiddenStates = self._model.hidden_states(slots).float().cpu().numpy()
+        return states
 
     def _take_draft(self, one: DecodingRound, result: DraftResult, num_kept: int) -> None:
         one.num_drafted = len(result.draft)

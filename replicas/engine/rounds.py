@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from drafters.api import EMPTY_DRAFT, Draft, NoiseKey
 from drafters.client import DraftWanted
+from drafters.features import HiddenStates
 from policy_service.api import Decision, Outcome
 from policy_service.step_times import StepTimes
 from replicas.api import RoundReport
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.verification import Verdict
+
+GetStates = Callable[[EngineSequence, int, int], HiddenStates]
+"""Returns a sequence's hidden states at the cached positions from the one up to the other."""
 
 
 @dataclass(slots=True)
@@ -37,8 +43,14 @@ class DecodingRound:
     wait_ms: float = 0.0
     verdict: Verdict = field(default_factory=lambda: Verdict((), ()))
 
-    def wanted(self) -> DraftWanted:
-        """Return what to ask the drafter for."""
+    def wanted(
+        self, states: Callable[[EngineSequence, int, int], HiddenStates] | None
+    ) -> DraftWanted:
+        """Return what to ask the drafter for.
+
+        Args:
+            states: Returns a sequence's hidden states; None if they are not kept.
+        """
         request = self.sequence.request
         return DraftWanted(
             session_id=request.request_id,
@@ -48,6 +60,7 @@ class DecodingRound:
             prompt_length=self.sequence.num_prompt,
             noise=NoiseKey(request.seed, request.choice_index, request.sampling.temperature),
             tenant=request.features.tenant,
+            hidden_states=None if states is None else partial(states, self.sequence),
         )
 
     def outcome(self, step_ms: float, batch_size: int, cached: int, times: StepTimes) -> Outcome:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
+from drafters.client import DraftResult, DraftWanted
+from models.config import PagedModelConfig
 from models.paged_model import PagedModel
 from policy_service.api import SpeculationOptions
 from policy_service.client import Planner
@@ -22,6 +26,7 @@ from replicas.engine.core import EngineCore
 from replicas.engine.step_time import StepTimeModel
 from tests.unit.models.tiny_models import FAMILIES, LEAN_FAMILIES, VOCAB, save_model
 from tests.unit.replicas.engine.scripted import (
+    PINNED,
     REPLY_TO,
     ScriptedDrafters,
     plain_reply,
@@ -148,3 +153,41 @@ def test_a_repeated_prompt_is_not_computed_again(bench: Bench) -> None:
     assert results[0].stats.num_cached_tokens == 0
     assert results[1].stats.num_cached_tokens == 36
     assert core.counters.prompt_tokens == 40 + 4
+
+
+@dataclass
+class FeatureDrafters(ScriptedDrafters):
+    """Asks for the hidden states of all that is cached, as a feature-level drafter would."""
+
+    states: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    def draft(self, wanted: Sequence[DraftWanted]) -> list[DraftResult]:
+        for one in wanted:
+            assert one.hidden_states is not None
+            self.states[one.session_id] = one.hidden_states(0, len(one.token_ids) - 1)
+        return super().draft(wanted)
+
+
+def test_hidden_states_of_committed_tokens_are_handed_out(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    rng = random.Random(3)
+    folder = save_model("llama", tmp_path)
+    plain = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    requests = [
+        replace(random_request(rng, index, [3, 4, 5, 6] * 4), speculation=PINNED)
+        for index in range(8)
+    ]
+    expected = {one.request_id: plain_reply(plain, one) for one in requests}
+    drafters = FeatureDrafters(expected, rng)
+    config = PagedModelConfig(cache_tokens=2000, page_tokens=4, keep_hidden_states=True)
+    planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
+    model = PagedModel(folder, config)
+    core = EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, 24)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+    run(core, requests)
+    assert len(drafters.states) > 4
+    for request in requests:
+        if (states := drafters.states.get(request.request_id)) is not None:
+            tokens = [*request.prompt_token_ids, *expected[request.request_id]][: len(states)]
+            with torch.inference_mode():
+                hidden = plain.base_model(torch.tensor([tokens])).last_hidden_state[0]
+            assert np.allclose(states, hidden.numpy(), atol=1e-4)
