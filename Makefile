@@ -12,7 +12,7 @@ ARGS ?=
 # Tests run models beside servers: threads that wait must not burn the cores of those that work.
 export GOMP_SPINCOUNT ?= 1000
 
-.PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve bench-engine clean
+.PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve bench-engine bench-drafters test-slow clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -34,7 +34,7 @@ serve: $(STAMP) ## Fetch the model, start everything and serve on 127.0.0.1:8000
 
 test: $(STAMP) ## Run the tests (ARGS="tests/unit -k config").
 	@$(BIN)/banditserve models fetch
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, import contracts, side by side; edits nothing.
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target --keep-going \
@@ -54,6 +54,14 @@ bench-serve: $(STAMP) ## Measure tokens per second through HTTP; writes .bench/s
 
 bench-engine: $(STAMP) ## Measure the engine against its baselines; writes .bench/engine.json.
 	@$(BIN)/python -m tests.benchmarks.engine $(ARGS)
+
+WORKLOADS ?=
+bench-drafters: $(STAMP) ## Measure every drafting method (WORKLOADS=DIR, ARGS="--prompts 4"); writes .bench/drafters.json.
+	@$(BIN)/python -m tests.benchmarks.drafters $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(ARGS)
+
+test-slow: $(STAMP) ## Run the tests that take long.
+	@$(BIN)/banditserve models fetch
+	@$(BIN)/python -m pytest -m slow $(ARGS)
 
 clean: ## Remove the environment and everything generated.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache .bench

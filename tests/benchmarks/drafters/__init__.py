@@ -1,0 +1,1 @@
+"""Every drafting method on every workload: ``python -m tests.benchmarks.drafters``."""
