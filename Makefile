@@ -8,7 +8,8 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ARGS ?=
+# What starts no Ray, so that files of it can run side by side.
+PURE_TESTS := tests/architecture tests/contract tests/statistical tests/unit cluster replicas policy_service drafters models
 # Tests run models beside servers: threads that wait must not burn the cores of those that work.
 export GOMP_SPINCOUNT ?= 1000
 
@@ -34,7 +35,12 @@ serve: $(STAMP) ## Fetch the model, start everything and serve on 127.0.0.1:8000
 
 test: $(STAMP) ## Run the tests (ARGS="tests/unit -k config").
 	@$(BIN)/banditserve models fetch
+ifdef ARGS
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+else
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile $(PURE_TESTS)
+	@$(BIN)/python -m pytest -m "not slow" tests/integration tests/e2e
+endif
 
 check: $(STAMP) ## Lint, format, types, import contracts, side by side; edits nothing.
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target --keep-going \

@@ -15,6 +15,7 @@ from drafters.config import DrafterConfig
 from drafters.datastore.builder import Vocabulary, build_datastore
 from drafters.errors import DrafterConfigError, UnknownSessionError
 from drafters.loading import load_drafter, method_names
+from tests.unit.drafters.draft_models import save_draft_model
 
 VOCAB_SIZE = 50
 
@@ -27,7 +28,14 @@ def rest_params(folder: Path) -> dict[str, Any]:
     return {"datastore": str(path)}
 
 
-MAKE_PARAMS: dict[str, Callable[[Path], dict[str, Any]]] = {"rest": rest_params}
+def draft_model_params(folder: Path) -> dict[str, Any]:
+    return {"model": str(save_draft_model("llama", folder, VOCAB_SIZE))}
+
+
+MAKE_PARAMS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "draft_model": draft_model_params,
+    "rest": rest_params,
+}
 """For methods that have no default for all parameters: what makes some, in an empty folder."""
 
 

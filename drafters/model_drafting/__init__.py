@@ -1,0 +1,1 @@
+"""What drafting with a language model needs beside the model itself."""
