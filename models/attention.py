@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from models.batch import PackedBatch
+from models.grouping import SegmentGroup, grouped
 from models.kv_cache import KVCache, LayerShape
 
 
@@ -114,16 +115,49 @@ def attend_segments(
     Returns:
         ``[num_rows, num_heads, value_dim]``.
     """
-    outputs = []
-    group = query.shape[0] // keys.shape[1]
-    for segment in batch.segments:
-        rows = slice(segment.first_row, segment.first_row + segment.num_rows)
-        context = segment.context(query.device)
-        mask = segment.mask(window, query.device, query.dtype, group)
-        outputs.append(
-            attend(query[:, rows], keys[context], values[context], mask, scale, softcap, sinks)
-        )
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    outputs: list[tuple[slice | Tensor, Tensor]] = []
+    share = query.shape[0] // keys.shape[1]
+    for group in grouped(batch, query.device):
+        mask = group.mask(window, query.device, query.dtype, share)
+        part = query[:, group.rows]
+        if group.size > 1:
+            output = _attend_group(part, keys, values, group, mask, scale, softcap, sinks)
+        else:
+            context = group.context
+            own = None if mask is None else mask[0, 0]
+            output = attend(part, keys[context], values[context], own, scale, softcap, sinks)
+        outputs.append((group.rows, output))
+    if len(outputs) == 1:
+        return outputs[0][1]
+    result = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
+    for rows, output in outputs:
+        result[rows] = output
+    return result
+
+
+def _attend_group(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    group: SegmentGroup,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attend for all segments of a group at once; ``query`` is that of the group's rows."""
+    num_heads, _, key_dim = query.shape
+    num_kv_heads, size, num_rows = keys.shape[1], group.size, group.num_rows
+    split = query.reshape(num_kv_heads, -1, size, num_rows, key_dim).permute(2, 0, 1, 3, 4)
+    gathered = (
+        stored.index_select(0, group.slots).view(size, group.longest, *stored.shape[1:])
+        for stored in (keys, values)
+    )
+    key, value = (stored.transpose(1, 2) for stored in gathered)
+    own = split.reshape(size, num_kv_heads, -1, key_dim)
+    output = _scored(own, key, value, mask, scale, softcap, sinks)
+    output = output.reshape(size, num_heads, num_rows, -1).transpose(1, 2)
+    return output.reshape(size * num_rows, num_heads, -1)
 
 
 def attend_rows(
@@ -184,13 +218,25 @@ def attend(
     num_heads, num_rows, key_dim = query.shape
     num_kv_heads = keys.shape[1]
     group = num_heads // num_kv_heads
-    grouped = query.reshape(1, num_kv_heads, group * num_rows, key_dim)
+    by_kv_head = query.reshape(1, num_kv_heads, group * num_rows, key_dim)
     keys, values = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
-    if softcap is None and sinks is None:
-        output = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
-    else:
-        output = _attend_plainly(grouped, keys, values, mask, scale, softcap, sinks)
+    output = _scored(by_kv_head, keys, values, mask, scale, softcap, sinks)
     return output.reshape(num_heads, num_rows, -1).transpose(0, 1)
+
+
+def _scored(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attend, all of ``[size, num_kv_heads, ...]``, with torch's kernel where it knows how."""
+    if softcap is None and sinks is None:
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    return _attend_plainly(query, keys, values, mask, scale, softcap, sinks)
 
 
 def _attend_plainly(
@@ -209,9 +255,10 @@ def _attend_plainly(
         scores = scores + mask
     scores = scores.float()
     if sinks is not None:
-        num_kv_heads, rows = scores.shape[1], scores.shape[2]
+        size, num_kv_heads, rows, _ = scores.shape
         extra = sinks.float().reshape(num_kv_heads, -1, 1)
         extra = extra.expand(-1, -1, rows // extra.shape[1]).reshape(1, num_kv_heads, rows, 1)
+        extra = extra.expand(size, -1, -1, -1)
         weights = torch.softmax(torch.cat([scores, extra], dim=-1), dim=-1)[..., :-1]
     else:
         weights = torch.softmax(scores, dim=-1)

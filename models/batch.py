@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ class Segment:
     def context(self, device: torch.device) -> slice | Tensor:
         """Return how to find the segment's keys: a slice where its slots follow each other."""
         if self._context is None:
-            self._context = _index(self.slots, device)
+            self._context = index_of(self.slots, device)
         return self._context
 
     def row_contexts(self, window: int | None, device: torch.device) -> list[slice | Tensor]:
@@ -72,7 +73,7 @@ class Segment:
         if window not in self._row_contexts:
             slots = np.array(self.slots)
             self._row_contexts[window] = [
-                _index(slots[row].tolist(), device) for row in self._visible(window)
+                index_of(slots[row].tolist(), device) for row in self._visible(window)
             ]
         return self._row_contexts[window]
 
@@ -121,10 +122,13 @@ class PackedBatch:
 
     Attributes:
         segments: The segments, in row order.
+        num_rows: Rows of all of them.
+        groups: The segments by shape, once ``grouping.grouped`` has made them.
     """
 
     segments: list[Segment] = field(default_factory=list)
     num_rows: int = 0
+    groups: Any = None
 
     def add(
         self,
@@ -182,8 +186,8 @@ class PackedBatch:
         return rows
 
 
-def _index(slots: Sequence[int], device: torch.device) -> slice | Tensor:
-    """Return an index of slots: a slice where they follow each other."""
+def index_of(slots: Sequence[int], device: torch.device) -> slice | Tensor:
+    """Return an index of slots or rows: a slice where they follow each other."""
     first, last = slots[0], slots[-1]
     if last - first + 1 == len(slots) and all(b - a == 1 for a, b in pairwise(slots)):
         return slice(first, last + 1)
