@@ -18,11 +18,18 @@ class Call:
         member: Whom to call.
         batch: What to send.
         timeout_s: Longest wait for the reply.
+        limit_s: A worker that has not answered after so long is at fault; None: ``timeout_s``.
     """
 
     member: Member
     batch: DraftBatch
     timeout_s: float
+    limit_s: float | None = None
+
+    @property
+    def opens(self) -> bool:
+        """Whether it carries a context."""
+        return any(request.context is not None for request in self.batch.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +40,13 @@ class CallFailure:
         reason: ``late``: not within its time, or an earlier call is still unanswered; ``failed``:
             the drafter raised; ``away``: the worker cannot be reached.
         message: The error, if there was one.
+        is_fault: Whether it speaks against the worker. One that is late for a step which could
+            not wait longer is not at fault.
     """
 
     reason: Literal["late", "failed", "away"]
     message: str = ""
+    is_fault: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,28 @@ class Answer:
         outcome: The reply, or why there is none.
         elapsed_ms: From the start of all calls to the reply, or to when it was given up.
         sent: Whether the worker was called at all.
+        round_trip_ms: From sending this call to the reply; 0 if there is none.
     """
 
     outcome: DraftBatchReply | CallFailure
     elapsed_ms: float
     sent: bool = True
+    round_trip_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswer:
+    """An answer that came after its step had gone on.
+
+    Attributes:
+        call: The call.
+        outcome: The reply, or the failure.
+        round_trip_ms: From sending the call to the answer.
+    """
+
+    call: Call
+    outcome: DraftBatchReply | CallFailure
+    round_trip_ms: float
 
 
 class Transport(Protocol):
@@ -60,7 +87,8 @@ class Transport(Protocol):
     def send(self, member: Member, batch: DraftBatch) -> Future[DraftBatchReply]:
         """Send a call; the future may take for ever, and is never cancelled.
 
-        Calls to one worker arrive in the order in which they were sent.
+        Calls to one worker arrive in the order in which they were sent, if each is sent after the
+        one before it was answered.
         """
 
     def reason(self, error: BaseException) -> Literal["failed", "away"]:

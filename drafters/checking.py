@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from drafters.api import ROOT, Draft, DraftBatchReply
+from drafters.shadow import MAX_DEPTH, MAX_RANK, NUM_SCORE_BUCKETS
 
 
 def malformed_draft(draft: object, max_tokens: int, vocab_size: int | None) -> str | None:
@@ -33,6 +36,28 @@ def malformed_reply(reply: object, num_requests: int) -> str | None:
         return f"expected a reply, got {type(reply).__name__}"
     if len(reply.drafts) != num_requests:
         return f"{num_requests} drafts were asked for, got {len(reply.drafts)}"
+    return None
+
+
+def malformed_counts(counts: object) -> str | None:
+    """Return what is wrong with shadow counts, or None.
+
+    >>> malformed_counts({(0, 1, 0): (1, 2)})
+    'of 1 tokens offered 2 came'
+    """
+    if not isinstance(counts, Mapping):
+        return f"expected counts, got {type(counts).__name__}"
+    for cell, count in counts.items():
+        numbers = (*cell, *count) if isinstance(cell, tuple) and isinstance(count, tuple) else ()
+        if len(numbers) != 5 or any(type(number) is not int for number in numbers):
+            return f"expected whole numbers, got {cell!r}: {count!r}"
+        bucket, depth, rank, offered, accepted = numbers
+        if not (
+            0 <= bucket < NUM_SCORE_BUCKETS and 1 <= depth <= MAX_DEPTH and 0 <= rank <= MAX_RANK
+        ):
+            return f"there is no cell {cell!r}"
+        if not 0 <= accepted <= offered:
+            return f"of {offered} tokens offered {accepted} came"
     return None
 
 

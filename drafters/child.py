@@ -59,7 +59,7 @@ async def start_child(name: str, config: DrafterConfig, group: PlacementGroup | 
         options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
             placement_group=group, placement_group_bundle_index=WORKER_BUNDLE
         )
-    handle = worker_actor(**options).remote(name, config)
+    handle = worker_actor(config.max_queued, **options).remote(name, config)
     try:
         info = await _within(START_TIMEOUT_S, handle.info.remote())
         node_id, pid = await _within(START_TIMEOUT_S, handle.place.remote())

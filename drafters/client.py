@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from drafters.api import EMPTY_DRAFT, Draft, DraftBatch, DraftBatchReply, DrafterInfo
-from drafters.calls import Call, CallFailure, Transport
+from drafters.api import Draft, DraftBatchReply, DrafterInfo
+from drafters.calls import Call, Transport
 from drafters.config import DrafterConfig
 from drafters.dispatch import Dispatcher
+from drafters.draft_queue import DraftQueue
+from drafters.drafting import Drafting
+from drafters.features import needs_hidden_states
 from drafters.fleet import Fleet
+from drafters.following import Following, PooledShadow, ShadowPool
 from drafters.loading import load_drafter
-from drafters.members import Member, MemberKey
-from drafters.places import DraftWanted, SessionPlaces
-from drafters.reading import read_outcome
+from drafters.members import Member
+from drafters.places import DraftWanted
+from drafters.session_table import SessionTable
 from drafters.sessions import DraftServer
+from drafters.step import DraftResult, Step
 from drafters.tally import DrafterTally
 from drafters.transport import ActorTransport, LocalTransport
 
@@ -32,40 +36,11 @@ __all__ = ["DraftResult", "DraftWanted", "DrafterClient", "Member"]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftResult:
-    """What came of one wanted draft.
-
-    Attributes:
-        draft: The draft, checked; empty unless ``status`` is ``ok``.
-        status: ``ok``; ``empty``: the drafter found nothing; ``late``: no answer within the
-            deadline, or the worker still owes an earlier one; ``failed``: the drafter raised;
-            ``malformed``: it proposed what cannot be; ``need_context``: there was no time left to
-            send the context; ``away``: no worker, or none that is not left alone for now.
-        wait_ms: From the start of ``draft`` until this draft was there or given up.
-    """
-
-    draft: Draft
-    status: str
-    wait_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One ``draft`` call under way."""
-
-    wanted: Sequence[DraftWanted]
-    results: dict[int, DraftResult]
-    started: float
-
-
-_Plan = dict[MemberKey, list[int]]
-
-
 class DrafterClient:
-    """Gets drafts from all configured drafters. ``draft`` and ``close`` belong to one thread.
+    """Gets drafts from all configured drafters.
 
-    The other methods may be called from any.
+    ``draft``, ``observe``, ``follows``, ``follow`` and ``close`` belong to one thread; the other
+    methods may be called from any.
 
     Args:
         configs: The drafters, by name. Those placed ``in_process`` are made here.
@@ -90,42 +65,90 @@ class DrafterClient:
         self._configs = dict(configs)
         self._clock = clock
         self._wall_clock = wall_clock
-        self._vocab_size = vocab_size
-        self._dispatcher = Dispatcher(
+        dispatcher = Dispatcher(
             {"worker": ActorTransport(), "in_process": LocalTransport(), **(transports or {})},
             clock,
         )
-        local = [_local_member(name, config) for name, config in self._configs.items()]
+        members = [_local_member(name, config) for name, config in self._configs.items()]
+        self._local = [member for member in members if member is not None]
         self._fleet = Fleet(
-            list(self._configs), [m for m in local if m is not None], self._dispatcher, clock
+            list(self._configs), self._local, dispatcher, clock, on_reply=self._pool_shadow
         )
-        self._places = SessionPlaces()
-        self._incarnations: dict[MemberKey, str] = {}
+        self._drafting = Drafting(
+            self._configs, self._fleet, dispatcher, clock, vocab_size, self._count_call
+        )
+        shares = {name: config.shadow_share for name, config in self._configs.items()}
+        self._following = Following(shares, self._fleet.usable, self._fleet.follow)
+        self._shadow = ShadowPool()
         self._tallies = {name: DrafterTally() for name in self._configs}
 
-    def draft(self, wanted: Sequence[DraftWanted]) -> list[DraftResult]:
+    def draft(
+        self, wanted: Sequence[DraftWanted], worth_ms: float | None = None
+    ) -> list[DraftResult]:
         """Return one result for each sequence, in order.
 
-        Never raises, and waits for workers at most their drafter's ``deadline_ms``, counted from
-        the start; a drafter in this process takes the time that it takes.
+        Never raises. Waits for a worker at most as long as it lately took, at most its drafter's
+        ``deadline_ms``, and at most ``worth_ms``, counted from the start; a drafter in this process
+        takes the time that it takes.
+
+        Args:
+            wanted: The sequences.
+            worth_ms: What the drafts can save at most; waiting longer never pays. None if unknown.
         """
-        step = _Step(wanted, {}, self._clock())
+        step = Step(wanted, worth_ms, self._clock())
         try:
-            self._run(step)
+            self._drafting.run(step)
         except Exception:
             logger.exception("drafting failed")
         results = [
-            step.results.get(index) or self._result(step, "failed") for index in range(len(wanted))
+            step.results.get(index) or self._drafting.result(step, "failed")
+            for index in range(len(wanted))
         ]
         for one, result in zip(wanted, results, strict=True):
             tally = self._tallies.get(one.drafter)
             if tally is not None and one.max_tokens >= 1:
-                tally.count(result.status, len(result.draft))
+                tally.count(result.status, result.draft)
         return results
 
-    def close(self, session_id: str) -> None:
-        """Forget a sequence here and, soon, on every worker that has a session of it."""
-        self._fleet.close(self._places.close(session_id), session_id)
+    def observe(self, drafter: str, verified: Draft, accepted_nodes: Collection[int]) -> None:
+        """Count what became of a draft.
+
+        Args:
+            drafter: Who proposed it.
+            verified: The part of it that was verified.
+            accepted_nodes: Indexes of the nodes that were accepted.
+        """
+        tally = self._tallies.get(drafter)
+        if tally is not None and len(verified):
+            tally.count_verified(verified, accepted_nodes)
+
+    def follows(self, session_id: str) -> bool:
+        """Return whether ``follow`` should be told of the sequence's tokens. Cheap."""
+        return self._following.follows(session_id)
+
+    def follow(self, session_id: str, token_ids: Sequence[int], tenant: str = "") -> None:
+        """Have the drafters that follow the sequence compare themselves with what came; no wait.
+
+        Call it after each round, the first time when the reply has begun.
+
+        Args:
+            session_id: The sequence.
+            token_ids: Prompt and all tokens emitted so far. Borrowed: read during the call only.
+            tenant: Whose request it is.
+        """
+        self._following.feed(session_id, token_ids, tenant)
+
+    def close(self, session_id: str, token_ids: Sequence[int] = ()) -> None:
+        """Forget a sequence here and, soon, on every worker that has a session of it.
+
+        Args:
+            session_id: The sequence.
+            token_ids: Prompt and all tokens emitted, so that drafters which learn from replies get
+                the last tokens, too; may be left out. Borrowed: read during the call only.
+        """
+        self._following.close(session_id, token_ids)
+        for key, closed in self._drafting.places.close(session_id, token_ids):
+            self._fleet.close(key, [closed])
 
     def set_members(self, members: Sequence[Member]) -> None:
         """Replace the workers by these; sessions of those that are gone move."""
@@ -135,16 +158,27 @@ class DrafterClient:
         """Return the version of each drafter whose workers have been seen."""
         return self._fleet.versions()
 
+    def take_shadow_counts(self) -> PooledShadow:
+        """Return what drafters found following sequences, since the last call."""
+        return self._shadow.take()
+
     def status(self) -> list[dict[str, Any]]:
-        """Return for each drafter whether it is up, since when not, and its counts.
+        """Return for each drafter whether it is up, since when not, its counts and its cost.
 
         ``away_since`` is in seconds since 1970, None while it is up.
         """
         return [self._status(name, tally) for name, tally in self._tallies.items()]
 
+    @property
+    def num_open(self) -> int:
+        """Sequences that some worker has a session of, and workers still to be told of ends."""
+        return len(self._drafting.places) + self._fleet.num_errands
+
     def stop(self) -> None:
-        """End the client's own thread. Workers drop its sessions by themselves in time."""
+        """End the client's own threads. Workers drop its sessions by themselves in time."""
         self._fleet.stop()
+        for member in self._local:
+            member.handle.stop()
 
     def _status(self, name: str, tally: DrafterTally) -> dict[str, Any]:
         away_since = self._fleet.away_since(name)
@@ -160,109 +194,24 @@ class DrafterClient:
             "by_reason": tally.by_reason(),
             "drafts": tally.num_drafts,
             "draft_tokens": tally.num_draft_tokens,
+            "cost": tally.cost(),
         }
 
-    def _run(self, step: _Step) -> None:
-        plan: _Plan = {}
-        for index, one in enumerate(step.wanted):
-            if one.max_tokens < 1:
-                step.results[index] = self._result(step, "empty")
-                continue
-            key = self._assign(one)
-            if key is None:
-                step.results[index] = self._result(step, "away")
-                continue
-            plan.setdefault(key, []).append(index)
-        again = self._round(step, plan, fresh=False)
-        self._round(step, again, fresh=True)
+    def _count_call(self, call: Call, reply: DraftBatchReply, round_trip_ms: float) -> None:
+        self._tallies[call.member.name].count_call(call, reply, round_trip_ms)
+        self._pool_shadow(call.member, reply)
 
-    def _assign(self, one: DraftWanted) -> MemberKey | None:
-        workers = self._fleet.usable(one.drafter)
-        if not workers:
-            return None
-        key, left = self._places.assign(one.session_id, one.drafter, workers)
-        if left is not None:
-            self._fleet.close([left], one.session_id)
-        return key
-
-    def _round(self, step: _Step, plan: _Plan, *, fresh: bool) -> _Plan:
-        """Call each worker of the plan once; return what must be asked again with its context."""
-        calls = {
-            key: call
-            for key, indexes in plan.items()
-            if (call := self._call(step, key, indexes, fresh=fresh)) is not None
-        }
-        offset_ms = (self._clock() - step.started) * 1e3
-        answers = self._dispatcher.call(list(calls.values()))
-        again: _Plan = {}
-        for (key, call), answer in zip(calls.items(), answers, strict=True):
-            if not answer.sent:
-                self._fleet.put_back_closed(key, call.batch.closed)
-            wait_ms = offset_ms + answer.elapsed_ms
-            unknown = self._take(step, plan[key], call, answer.outcome, wait_ms)
-            if unknown and not fresh:
-                again[key] = unknown
-        return again
-
-    def _call(self, step: _Step, key: MemberKey, indexes: list[int], *, fresh: bool) -> Call | None:
-        """Return the call to one worker; None if it is gone or there is no time for it."""
-        member = self._fleet.member(key)
-        deadline_s = self._configs[key[0]].deadline_ms / 1e3
-        left_s = step.started + deadline_s - self._clock()
-        if member is None or left_s <= 0:
-            for index in indexes:
-                step.results.setdefault(index, self._result(step, "late" if member else "away"))
-            return None
-        requests = tuple(
-            self._places.request(one, min(one.max_tokens, member.info.max_tokens), fresh=fresh)
-            for one in (step.wanted[index] for index in indexes)
-        )
-        return Call(member, DraftBatch(requests, self._fleet.take_closed(key)), left_s)
-
-    def _take(
-        self,
-        step: _Step,
-        indexes: list[int],
-        call: Call,
-        outcome: DraftBatchReply | CallFailure,
-        wait_ms: float,
-    ) -> list[int]:
-        """Take in one worker's answer; return the sequences whose context it needs."""
-        key = call.member.key
-        reading = read_outcome(
-            outcome,
-            call.batch.requests,
-            is_stale=self._is_stale(key, outcome),
-            vocab_size=self._vocab_size,
-        )
-        if reading.problem is not None:
-            logger.warning("drafter worker %s sent what cannot be: %s", key, reading.problem)
-        self._fleet.record(key, reading.failure)
-        for index, (draft, status) in zip(indexes, reading.results, strict=True):
-            one = step.wanted[index]
-            step.results[index] = DraftResult(draft, status, wait_ms)
-            position = len(one.token_ids) if status in ("ok", "empty") else 0
-            self._places.set_position(one.session_id, one.drafter, position)
-        return [index for index in indexes if step.results[index].status == "need_context"]
-
-    def _is_stale(self, key: MemberKey, outcome: object) -> bool:
-        """Return whether a reply comes from a process that never had our sessions; forget them."""
-        if not isinstance(outcome, DraftBatchReply):
-            return False
-        if outcome.incarnation == self._incarnations.get(key, key[2]):
-            return False
-        self._incarnations[key] = outcome.incarnation
-        self._places.forget_positions(key)
-        return True
-
-    def _result(self, step: _Step, status: str) -> DraftResult:
-        return DraftResult(EMPTY_DRAFT, status, (self._clock() - step.started) * 1e3)
+    def _pool_shadow(self, member: Member, reply: DraftBatchReply) -> None:
+        self._shadow.add(member.name, member.info.version, reply.shadow_counts)
 
 
 def _local_member(name: str, config: DrafterConfig) -> Member | None:
     if config.placement != "in_process":
         return None
     drafter = load_drafter(config)
-    server = DraftServer(drafter, uuid4().hex, time.perf_counter)
-    info = DrafterInfo(name, drafter.version, drafter.max_tokens, server.incarnation)
-    return Member(name, "in_process", info, server, placement="in_process")
+    server = DraftServer(drafter, uuid4().hex, time.perf_counter, SessionTable(config.max_sessions))
+    info = DrafterInfo(
+        name, drafter.version, drafter.max_tokens, server.incarnation, needs_hidden_states(drafter)
+    )
+    queue = DraftQueue(server, time.perf_counter, config.max_queued)
+    return Member(name, "in_process", info, queue, placement="in_process")

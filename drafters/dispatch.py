@@ -8,22 +8,37 @@ and costs one deadline, not one a step.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from drafters.api import DraftBatch, DraftBatchReply
-from drafters.calls import Answer, Call, CallFailure, Transport
+from drafters.calls import Answer, Call, CallFailure, LateAnswer, Transport
 from drafters.members import Member, MemberKey
+
+Outcome = DraftBatchReply | CallFailure
 
 
 @dataclass(slots=True)
 class _Flight:
     """A call under way; ``future`` is None if it was never sent."""
 
-    future: Future[DraftBatchReply] | None
+    call: Call
+    sent_at: float
+    future: Future[DraftBatchReply] | None = None
     failure: CallFailure | None = None
     done_at: list[float] = field(default_factory=list)
+    is_given_up: bool = False
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.future is not None and not self.future.done()
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it has taken so long that the worker is at fault."""
+        limit_s = self.call.timeout_s if self.call.limit_s is None else self.call.limit_s
+        return now - self.sent_at >= limit_s
 
 
 class Dispatcher:
@@ -38,13 +53,15 @@ class Dispatcher:
         self._transports = transports
         self._clock = clock
         self._lock = threading.Lock()
-        self._calls: dict[MemberKey, Future[DraftBatchReply]] = {}
+        self._calls: dict[MemberKey, _Flight] = {}
         self._posts: dict[MemberKey, Future[DraftBatchReply]] = {}
+        self._late: deque[_Flight] = deque()
 
     def call(self, calls: Sequence[Call]) -> list[Answer]:
         """Make all calls and return their answers in order, after at most the longest timeout.
 
-        What comes later is dropped. Calls within this process run while the others travel.
+        What comes later is kept for ``take_late``. Calls within this process run while the others
+        travel.
         """
         started = self._clock()
         flights: dict[int, _Flight] = {}
@@ -53,17 +70,26 @@ class Dispatcher:
         for timeout_s in sorted({call.timeout_s for call in calls}):
             due = [
                 flight.future
-                for index, flight in flights.items()
-                if calls[index].timeout_s == timeout_s and flight.future is not None
+                for flight in flights.values()
+                if flight.call.timeout_s == timeout_s and flight.future is not None
             ]
             wait(due, timeout=max(0.0, started + timeout_s - self._clock()))
-        return [self._land(calls[index], flights[index], started) for index in range(len(calls))]
+        return [self._land(flights[index], started) for index in range(len(calls))]
+
+    def take_late(self) -> list[LateAnswer]:
+        """Return the answers that came too late for their step, each once."""
+        late = []
+        while self._late:
+            flight = self._late.popleft()
+            round_trip_ms = (flight.done_at[0] - flight.sent_at) * 1e3
+            late.append(LateAnswer(flight.call, self._outcome(flight), round_trip_ms))
+        return late
 
     def post(
         self,
         member: Member,
         batch: DraftBatch,
-        on_answer: Callable[[CallFailure | None], None] = lambda failure: None,
+        on_answer: Callable[[Outcome], None] = lambda outcome: None,
     ) -> bool:
         """Send a call whose reply nobody waits for; return False if the worker is busy.
 
@@ -72,61 +98,79 @@ class Dispatcher:
         Args:
             member: Whom to call.
             batch: What to send.
-            on_answer: Called on some thread with the failure, or None if it went well.
+            on_answer: Called on some thread with what came of it.
         """
         transport = self._transports[member.placement]
         with self._lock:
-            if _under_way(self._calls, member.key) or _under_way(self._posts, member.key):
+            post = self._posts.get(member.key)
+            if self._is_called(member.key) or (post is not None and not post.done()):
                 return False
             future = transport.send(member, batch)
             self._posts[member.key] = future
-        future.add_done_callback(lambda done: on_answer(_failure(transport, done)))
+        future.add_done_callback(lambda done: on_answer(_outcome(transport, done)))
         return True
 
     def forget_all_but(self, keys: Collection[MemberKey]) -> None:
         """Forget calls to workers that are no longer members."""
         with self._lock:
-            for table in (self._calls, self._posts):
-                for key in [key for key in table if key not in keys]:
-                    del table[key]
+            for key in [key for key in self._calls if key not in keys]:
+                del self._calls[key]
+            for key in [key for key in self._posts if key not in keys]:
+                del self._posts[key]
+
+    def _is_called(self, key: MemberKey) -> bool:
+        flight = self._calls.get(key)
+        return flight is not None and flight.is_under_way
 
     def _start(self, call: Call) -> _Flight:
         transport = self._transports[call.member.placement]
         with self._lock:
-            if _under_way(self._calls, call.member.key):
-                return _Flight(None, CallFailure("late", "an earlier call is unanswered"))
+            now = self._clock()
+            flight = _Flight(call, now)
+            earlier = self._calls.get(call.member.key)
+            if earlier is not None and earlier.is_under_way:
+                flight.failure = CallFailure(
+                    "late", "an earlier call is unanswered", earlier.is_overdue(now)
+                )
+                return flight
             try:
-                future = transport.send(call.member, call.batch)
+                flight.future = transport.send(call.member, call.batch)
             except Exception as error:
-                return _Flight(None, CallFailure(transport.reason(error), _say(error)))
-            self._calls[call.member.key] = future
-        flight = _Flight(future)
-        future.add_done_callback(lambda _: flight.done_at.append(self._clock()))
+                flight.failure = CallFailure(transport.reason(error), _say(error))
+                return flight
+            self._calls[call.member.key] = flight
+        flight.future.add_done_callback(lambda _: self._done(flight))
         return flight
 
-    def _land(self, call: Call, flight: _Flight, started: float) -> Answer:
-        if flight.future is None:
-            assert flight.failure is not None
+    def _done(self, flight: _Flight) -> None:
+        flight.done_at.append(self._clock())
+        with self._lock:
+            if flight.is_given_up:
+                self._late.append(flight)
+
+    def _land(self, flight: _Flight, started: float) -> Answer:
+        if flight.failure is not None:
             return Answer(flight.failure, 0.0, sent=False)
-        if not flight.future.done():
-            return Answer(CallFailure("late"), call.timeout_s * 1e3)
-        finished = flight.done_at[0] if flight.done_at else self._clock()
-        elapsed_ms = (finished - started) * 1e3
-        failure = _failure(self._transports[call.member.placement], flight.future)
-        return Answer(failure or flight.future.result(), elapsed_ms)
+        with self._lock:
+            flight.is_given_up = flight.is_under_way
+        if flight.is_given_up:
+            late = CallFailure("late", is_fault=flight.is_overdue(self._clock()))
+            return Answer(late, flight.call.timeout_s * 1e3)
+        done_at = flight.done_at[0] if flight.done_at else self._clock()
+        return Answer(
+            self._outcome(flight),
+            (done_at - started) * 1e3,
+            round_trip_ms=(done_at - flight.sent_at) * 1e3,
+        )
+
+    def _outcome(self, flight: _Flight) -> Outcome:
+        assert flight.future is not None
+        return _outcome(self._transports[flight.call.member.placement], flight.future)
 
 
-def _under_way(table: dict[MemberKey, Future[DraftBatchReply]], key: MemberKey) -> bool:
-    future = table.get(key)
-    if future is not None and future.done():
-        del table[key]
-        return False
-    return future is not None
-
-
-def _failure(transport: Transport, done: Future[DraftBatchReply]) -> CallFailure | None:
+def _outcome(transport: Transport, done: Future[DraftBatchReply]) -> Outcome:
     error = done.exception()
-    return None if error is None else CallFailure(transport.reason(error), _say(error))
+    return done.result() if error is None else CallFailure(transport.reason(error), _say(error))
 
 
 def _is_local(member: Member) -> bool:

@@ -1,27 +1,31 @@
 """What a client knows of the workers: who they are, how they do, what they must still be told.
 
 Shared by the engine's thread (calls), the event loop (membership, status) and the housekeeper
-(closed sessions and probes); every method may be called from any of them and holds the lock only
-for moments.
+(errands and probes); every method may be called from any of them and holds the lock only for
+moments.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from drafters.api import DraftBatch
+from drafters.api import ClosedSession, DraftBatch, DraftBatchReply
 from drafters.calls import CallFailure
-from drafters.dispatch import Dispatcher
+from drafters.dispatch import Dispatcher, Outcome
+from drafters.errands import Errand, Errands
 from drafters.health import WorkerHealth
 from drafters.housekeeping import Housekeeper
 from drafters.members import Member, MemberKey
+from drafters.shadow import FollowedTokens
 
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_PERIOD_S = 0.05
-"""Closed sessions wait this long for a call that takes them along before they get their own."""
+"""Errands wait this long for a call that takes them along before they get their own."""
+BUSY_S = 0.25
+"""How long a worker that said it is busy is spared what made it so."""
 
 
 class Fleet:
@@ -30,8 +34,9 @@ class Fleet:
     Args:
         names: The drafters there may be.
         local: Drafters in this process; always members.
-        dispatcher: Sends closed sessions and probes.
+        dispatcher: Sends errands and probes.
         clock: Seconds from any start, never going back.
+        on_reply: Told of every reply to an errand, on some thread.
     """
 
     def __init__(
@@ -40,17 +45,20 @@ class Fleet:
         local: Sequence[Member],
         dispatcher: Dispatcher,
         clock: Callable[[], float],
+        on_reply: Callable[[Member, DraftBatchReply], None] = lambda member, reply: None,
     ) -> None:
         self._local = tuple(local)
         self._names = frozenset(names) - {member.name for member in local}
         self._dispatcher = dispatcher
         self._clock = clock
+        self._on_reply = on_reply
         self._lock = threading.Lock()
         self._members: dict[MemberKey, Member] = {member.key: member for member in local}
         self._health: dict[MemberKey, WorkerHealth] = {key: WorkerHealth() for key in self._members}
         self._versions = {member.name: member.info.version for member in local}
         self._empty_since = dict.fromkeys(self._names, clock())
-        self._closed: dict[MemberKey, list[str]] = {}
+        self._busy: dict[MemberKey, tuple[str, float]] = {}
+        self._errands = Errands()
         self._housekeeper = Housekeeper(self.tick, HOUSEKEEPING_PERIOD_S)
 
     def set_members(self, members: Sequence[Member]) -> None:
@@ -64,8 +72,19 @@ class Fleet:
                     self._empty_since.pop(name, None)
             self._members = {member.key: member for member in (*self._local, *known)}
             self._health = {key: self._health.get(key, WorkerHealth()) for key in self._members}
+            self._busy = {key: busy for key, busy in self._busy.items() if key in self._members}
             self._versions.update({member.name: member.info.version for member in known})
         self._dispatcher.forget_all_but(self._members)
+
+    @property
+    def keys(self) -> Collection[MemberKey]:
+        """The workers there are."""
+        return self._members.keys()
+
+    @property
+    def num_errands(self) -> int:
+        """Workers that must still be told something."""
+        return len(self._errands)
 
     def member(self, key: MemberKey) -> Member | None:
         """Return a worker, None if it is gone."""
@@ -75,6 +94,15 @@ class Fleet:
         """Return the drafter's workers that may be called."""
         with self._lock:
             return [key for key in self._keys(name) if not self._health[key].is_ejected]
+
+    def note_busy(self, key: MemberKey, reason: str) -> None:
+        """Note that a worker did not take on a request; ``reason`` is as in ``Busy``."""
+        self._busy[key] = (reason, self._clock() + BUSY_S)
+
+    def busy(self, key: MemberKey) -> str | None:
+        """Return why a worker had better be spared for the moment; None if it need not."""
+        entry = self._busy.get(key)
+        return entry[0] if entry is not None and self._clock() < entry[1] else None
 
     def num_workers(self, name: str) -> int:
         """Return how many workers the drafter has, ejected ones included."""
@@ -110,70 +138,65 @@ class Fleet:
             if not was_ejected:
                 logger.warning("drafter worker %s is left alone for now: %s", key, failure)
 
-    def close(self, keys: Sequence[MemberKey], session_id: str) -> None:
-        """Have the workers told, soon, that a session has ended."""
-        for key in keys:
-            member = self._members.get(key)
-            if member is None:
-                continue
-            if member.placement == "in_process":
-                self._dispatcher.post(member, DraftBatch((), (session_id,)))
-                continue
-            self.put_back_closed(key, (session_id,))
-
-    def take_closed(self, key: MemberKey) -> tuple[str, ...]:
-        """Return the ended sessions that the worker has not been told of, and forget them."""
-        with self._lock:
-            return tuple(self._closed.pop(key, ()))
-
-    def put_back_closed(self, key: MemberKey, session_ids: Sequence[str]) -> None:
-        """Note ended sessions that the worker must still be told of."""
-        if session_ids:
-            with self._lock:
-                self._closed.setdefault(key, []).extend(session_ids)
+    def close(self, key: MemberKey, closed: Sequence[ClosedSession]) -> None:
+        """Have a worker told, soon, that sessions have ended."""
+        if closed and key in self._members:
+            self._errands.add_closed(key, closed)
             self._housekeeper.wake()
+
+    def follow(self, key: MemberKey, followed: FollowedTokens) -> None:
+        """Have a worker told, soon, of tokens of a followed sequence."""
+        if key in self._members:
+            self._errands.add_followed(key, followed)
+            self._housekeeper.wake()
+
+    def take_closed(self, member: Member) -> tuple[ClosedSession, ...]:
+        """Return the ended sessions that a call to a worker should take along."""
+        return () if member.placement == "in_process" else self._errands.take_closed(member.key)
 
     def tick(self) -> bool:
         """Send what is due to workers that are idle; return whether anything is left to do."""
         now = self._clock()
+        self._errands.forget_all_but(self._members)
+        telling = set(self._errands.keys())
         with self._lock:
-            for key in [key for key in self._closed if key not in self._members]:
-                del self._closed[key]
-            telling = {key: self._members[key] for key in self._closed}
             probing = [
                 self._members[key]
                 for key, health in self._health.items()
                 if key not in telling and health.take_probe(now)
             ]
-        for member in telling.values():
-            self._tell_closed(member)
+        for key in telling:
+            self._run_errand(key)
         for member in probing:
-            self._dispatcher.post(member, DraftBatch(()), self._on_probe(member.key))
+            self._dispatcher.post(member, DraftBatch(()), self._on_answer(member))
         with self._lock:
-            return bool(self._closed) or any(h.is_ejected for h in self._health.values())
+            return len(self._errands) > 0 or any(h.is_ejected for h in self._health.values())
 
     def stop(self) -> None:
         """End the housekeeper."""
         self._housekeeper.stop()
 
-    def _tell_closed(self, member: Member) -> None:
-        """Tell a worker what has ended; on one that is ejected this is the probe, too."""
+    def _run_errand(self, key: MemberKey) -> None:
+        """Tell a worker what it must be told; on one that is ejected this is the probe, too."""
         with self._lock:
-            health = self._health.get(member.key)
-            if health is None or (health.is_ejected and not health.take_probe(self._clock())):
+            member, health = self._members.get(key), self._health.get(key)
+            if member is None or health is None:
                 return
-        session_ids = self.take_closed(member.key)
-        answered = self._on_probe(member.key)
-        if not self._dispatcher.post(member, DraftBatch((), session_ids), answered):
-            self.put_back_closed(member.key, session_ids)
+            if health.is_ejected and not health.take_probe(self._clock()):
+                return
+        errand: Errand = self._errands.take(key)
+        batch = DraftBatch((), tuple(errand.closed), tuple(errand.followed))
+        if not self._dispatcher.post(member, batch, self._on_answer(member)):
+            self._errands.put_back(key, errand)
 
-    def _on_probe(self, key: MemberKey) -> Callable[[CallFailure | None], None]:
-        def answered(failure: CallFailure | None) -> None:
-            if failure is not None:
-                self.record(key, failure.reason)
+    def _on_answer(self, member: Member) -> Callable[[Outcome], None]:
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, CallFailure):
+                self.record(member.key, outcome.reason)
                 return
+            self._on_reply(member, outcome)
             with self._lock:
-                health = self._health.get(key)
+                health = self._health.get(member.key)
                 if health is not None and health.is_ejected:
                     health.record_probe_answered()
 

@@ -25,7 +25,7 @@ class Member:
         name: The drafter's name.
         replica_id: Its host's; stays when the host restarts its worker.
         info: What the worker says of itself.
-        handle: What the transport of its placement calls: an actor handle, or a ``DraftServer``.
+        handle: What the transport of its placement calls: an actor handle, or a ``DraftQueue``.
         placement: Where it runs, as in the configuration.
         node_id: Ray node that it runs on; empty in process.
         pid: Its process there; 0 in process.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drafters.api import EMPTY_DRAFT, Draft, DraftBatchReply, DraftRequest, NeedContext
+from drafters.api import EMPTY_DRAFT, Busy, Draft, DraftBatchReply, DraftRequest, NeedContext
 from drafters.calls import CallFailure
 from drafters.checking import malformed_draft, malformed_reply
 
@@ -18,11 +18,13 @@ class Reading:
         results: For each request its draft and status (see ``DraftResult``).
         failure: Why the worker failed as a whole; None if it did its work.
         problem: In words, what was malformed; None if nothing was.
+        busy: Why it did not take on some of the requests; None if it did.
     """
 
     results: list[tuple[Draft, str]]
     failure: str | None = None
     problem: str | None = None
+    busy: str | None = None
 
 
 def read_outcome(
@@ -42,17 +44,22 @@ def read_outcome(
         vocab_size: Token ids must be smaller; None to accept any.
     """
     if isinstance(outcome, CallFailure):
-        return Reading([(EMPTY_DRAFT, outcome.reason)] * len(requests), outcome.reason)
+        failure = outcome.reason if outcome.is_fault else None
+        return Reading([(EMPTY_DRAFT, outcome.reason)] * len(requests), failure)
     problem = malformed_reply(outcome, len(requests))
     if problem is not None:
         return Reading([(EMPTY_DRAFT, "malformed")] * len(requests), "malformed", problem)
     results: list[tuple[Draft, str]] = []
+    busy: str | None = None
     for request, draft in zip(requests, outcome.drafts, strict=True):
         if isinstance(draft, NeedContext) or (is_stale and request.context is None):
             results.append((EMPTY_DRAFT, "need_context"))
+        elif isinstance(draft, Busy):
+            busy = draft.reason
+            results.append((EMPTY_DRAFT, "busy"))
         elif wrong := malformed_draft(draft, request.max_tokens, vocab_size):
             problem = wrong
             results.append((EMPTY_DRAFT, "malformed"))
         else:
             results.append((draft, "ok" if len(draft) else "empty"))
-    return Reading(results, None if problem is None else "malformed", problem)
+    return Reading(results, None if problem is None else "malformed", problem, busy)

@@ -13,8 +13,8 @@ from typing import Literal
 from ray.exceptions import RayActorError, RaySystemError
 
 from drafters.api import DraftBatch, DraftBatchReply
+from drafters.draft_queue import DraftQueue
 from drafters.members import Member
-from drafters.sessions import DraftServer
 
 
 class ActorTransport:
@@ -31,14 +31,14 @@ class ActorTransport:
 
 
 class LocalTransport:
-    """Calls a ``DraftServer`` in this process; the answer is there when ``send`` returns."""
+    """Calls a drafter in this process; the answer is there when ``send`` returns."""
 
     def send(self, member: Member, batch: DraftBatch) -> Future[DraftBatchReply]:
         """Answer the call here and now; see ``drafters.calls.Transport``."""
-        server: DraftServer = member.handle
+        drafts: DraftQueue = member.handle
         reply: Future[DraftBatchReply] = Future()
         try:
-            reply.set_result(server.answer(batch))
+            reply.set_result(drafts.call_here(batch))
         except Exception as error:
             reply.set_exception(error)
         return reply

@@ -25,6 +25,7 @@ from policy_service.api import (
 )
 from policy_service.full_information import known_rewards
 from policy_service.reward import reward
+from policy_service.step_times import StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,13 @@ class RoundContext:
         allowed: The arms to choose from.
         features: What is known of the request.
         batch_size: Sequences that decode in the step, this one included.
+        step_times: How long the Verifier's steps take; None if nobody said.
     """
 
     allowed: tuple[Arm, ...]
     features: RequestFeatures = field(default_factory=RequestFeatures)
     batch_size: int = 1
+    step_times: StepTimes | None = None
 
 
 class ContextualLearner(Learner[StateT], Protocol[StateT]):

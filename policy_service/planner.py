@@ -40,6 +40,7 @@ from policy_service.options import check_options
 from policy_service.priors import arm_priors
 from policy_service.reward import round_counts
 from policy_service.sequence_plan import SequencePlan, is_plain, open_arms, pinned_arm
+from policy_service.step_times import StepTimes
 
 _NO_COUNTS = ArmCounts()
 
@@ -73,6 +74,7 @@ class Planner:
         self._known_drafters = frozenset(drafter_versions)
         self._snapshot, self._snapshot_weight = EMPTY_SNAPSHOT, 1.0
         self._contexts = ContextRegistry(config.max_contexts)
+        self._step_times: StepTimes | None = None
         self._deltas: dict[CellKey, ArmCounts] = {}
         self._num_rounds = 0
         self._notify_after = 0
@@ -122,7 +124,9 @@ class Planner:
         """
         drafters, gammas, batch_size = self._versions, self._config.gammas, len(items)
         return [
-            self._plans[item.sequence_id].decide(item.room, drafters, gammas, self._rng, batch_size)
+            self._plans[item.sequence_id].decide(
+                item.room, drafters, gammas, self._rng, batch_size, self._step_times
+            )
             for item in items
         ]
 
@@ -162,6 +166,10 @@ class Planner:
             if snapshot.version != self._snapshot.version:
                 self._contexts.refresh(key.context for key in snapshot.cells)
             self._snapshot, self._snapshot_weight = snapshot, weight
+
+    def set_step_times(self, step_times: StepTimes) -> None:
+        """Say how long the Verifier's steps take now; choices from now on are made with it."""
+        self._step_times = step_times
 
     def set_drafters(self, drafter_versions: Mapping[str, str]) -> None:
         """Replace the drafters that there are; running sequences follow with their next round."""

@@ -25,6 +25,7 @@ from policy_service.api import (
 )
 from policy_service.options import arms_of
 from policy_service.reward import FAULTS, is_pull
+from policy_service.step_times import StepTimes
 from policy_service.suspension import Suspensions
 
 
@@ -107,6 +108,7 @@ class SequencePlan:
         gammas: tuple[int, ...],
         rng: np.random.Generator,
         batch_size: int = 1,
+        step_times: StepTimes | None = None,
     ) -> Decision:
         """Choose the arm of the next round.
 
@@ -117,12 +119,15 @@ class SequencePlan:
             gammas: Speculation lengths that are arms.
             rng: Draws of the learner.
             batch_size: Sequences that decode in the step.
+            step_times: How long the Verifier's steps take.
         """
         decision = self._without_choice(room, drafters)
         if decision is None:
-            decision = self._chosen(drafters, gammas, rng, batch_size)
+            allowed = self._allowed(drafters, gammas)
+            self.round = RoundContext(allowed or (NONE,), self.features, batch_size, step_times)
+            decision = self._chosen(rng) if allowed else self._plain("no drafter")
         else:
-            self.round = RoundContext((decision.arm,), self.features, batch_size)
+            self.round = RoundContext((decision.arm,), self.features, batch_size, step_times)
         self.drafter_version = drafters.get(decision.arm.drafter, "")
         return decision
 
@@ -139,18 +144,8 @@ class SequencePlan:
             return self._plain("drafter away")
         return Decision(pinned, self.learner.name, "pinned", 1.0, self.snapshot_version)
 
-    def _chosen(
-        self,
-        drafters: Mapping[str, str],
-        gammas: tuple[int, ...],
-        rng: np.random.Generator,
-        batch_size: int,
-    ) -> Decision:
+    def _chosen(self, rng: np.random.Generator) -> Decision:
         """Let the learner choose among the arms whose drafters are not suspended."""
-        allowed = self._allowed(drafters, gammas)
-        self.round = RoundContext(allowed or (NONE,), self.features, batch_size)
-        if not allowed:
-            return self._plain("no drafter")
         arm, reason, propensity, estimates = choose(self.learner, self.state, self.round, rng)
         return Decision(
             arm, self.learner.name, reason, propensity, self.snapshot_version, estimates

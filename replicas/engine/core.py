@@ -159,6 +159,7 @@ class EngineCore:
 
     def _ask(self, sequences: Sequence[EngineSequence]) -> list[DecodingRound]:
         rooms = [self._scheduler.draft_room(one, len(sequences)) for one in sequences]
+        self._planner.set_step_times(self._step_time.times)
         decisions = self._planner.ask(
             [AskItem(one.id, room) for one, room in zip(sequences, rooms, strict=True)]
         )
@@ -177,7 +178,7 @@ class EngineCore:
         self.counters.draft_wait_s += max(result.wait_ms for result in results) / 1e3
         kept = self._planner.trim(
             [
-                TrimItem(one.sequence.id, one.decision, len(result.draft))
+                TrimItem(one.sequence.id, one.decision, len(result.draft), result.draft.score)
                 for one, result in zip(drafting, results, strict=True)
             ]
         )

@@ -20,6 +20,7 @@ from models.paged_model import PagedModel
 from policy_service.api import SpeculationOptions
 from policy_service.client import Planner
 from policy_service.config import PolicyConfig
+from policy_service.step_times import StepTimes
 from replicas.api import GenerationRequest, SamplingParams
 from replicas.config import EngineConfig
 from replicas.engine.core import EngineCore
@@ -137,6 +138,25 @@ def test_a_decode_waits_for_no_more_than_a_budget_of_prefill(bench: Bench) -> No
         core.finish(output)
         assert [chunk.request_id for _, chunk in output.chunks] == ["short"]
         assert 0 < core.counters.prompt_tokens - before < 24
+
+
+def test_the_policy_is_told_how_long_steps_take(bench: Bench) -> None:
+    class Listener(Planner):
+        heard: StepTimes | None = None
+
+        def set_step_times(self, step_times: StepTimes) -> None:
+            self.heard = step_times
+            super().set_step_times(step_times)
+
+    core = bench.engine(ScriptedDrafters({}, random.Random(0)))
+    planner = Listener(PolicyConfig(), {}, np.random.default_rng(0))
+    core._planner = planner
+    off = SpeculationOptions(mode="off")
+    sampling = SamplingParams(5, temperature=0.0)
+    run(core, [GenerationRequest("one", (5, 6), sampling, 0, speculation=off)])
+    assert planner.heard is not None
+    assert planner.heard.rows == (1,)
+    assert planner.heard.ms[0] > 1.0  # what it was told at first, corrected by real steps
 
 
 def test_a_repeated_prompt_is_not_computed_again(bench: Bench) -> None:

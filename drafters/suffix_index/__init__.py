@@ -1,0 +1,1 @@
+"""Suffix matches over token texts: the data structures of the ``suffix`` drafter. Pure Python."""
