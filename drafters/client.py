@@ -31,7 +31,7 @@ from drafters.step import DraftResult, Step
 from drafters.tally import DrafterTally
 from drafters.transport import ActorTransport, LocalTransport
 
-__all__ = ["DraftResult", "DraftWanted", "DrafterClient", "Member"]
+__all__ = ["DraftResult", "DraftWanted", "DrafterClient", "Member", "PooledShadow"]
 
 logger = logging.getLogger(__name__)
 

@@ -167,7 +167,7 @@ class Outcome:
         draft_wait_ms: Of it, the wait for drafters.
         batch_size: Sequences that decoded in the step.
         draft_status: ``ok``, or why there was no draft: ``none``, ``empty``, ``late``, ``failed``,
-            ``malformed``, ``need_context``, ``away``.
+            ``malformed``, ``need_context``, ``away``, ``busy``.
         plain_ms: What the step would have taken, by the engine's model of it, had all its sequences
             decoded plainly; 0 if unknown.
         alike_ms: What it would have taken, the wait for this draft included, had all its sequences

@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from policy_service.api import (
     EMPTY_SNAPSHOT,
+    ArmCounts,
     AskItem,
+    CellKey,
     OutcomeBatch,
     Snapshot,
     SyncReply,
@@ -57,6 +59,7 @@ class PolicyClient:
         policy_handle: Any,
         drafter_versions: Mapping[str, str],
         seed: int,
+        further_counts: Callable[[], Mapping[CellKey, ArmCounts]] = dict,
     ) -> None:
         """Make a client; nothing is sent before ``run``.
 
@@ -68,11 +71,13 @@ class PolicyClient:
             policy_handle: Handle of the Policy deployment.
             drafter_versions: The drafters that there are and the version of each.
             seed: Seed of the learners' draws.
+            further_counts: Returns what else was counted since it was last asked.
 
         Raises:
             PolicyConfigError: If the configured learner or a parameter of it is not valid.
         """
         self._config = config
+        self._further_counts = further_counts
         self._handle = policy_handle
         self.planner = Planner(config, drafter_versions, np.random.default_rng(seed))
         self._ledger = Ledger(config, replica, incarnation, target_model)
@@ -92,8 +97,8 @@ class PolicyClient:
         wake = asyncio.Event()
         self.planner.notify_after(SOON_ROUNDS, lambda: _set_from_thread(loop, wake))
         while True:
+            wake.clear()  # before, so that what comes meanwhile wakes it again
             await self._sync()
-            wake.clear()
             if self._availability.is_up:
                 await _wait(wake, self._config.sync_period_s)
             else:
@@ -140,6 +145,7 @@ class PolicyClient:
         async with self._one_at_a_time:
             now = time.time()
             self._ledger.add(self.planner.take_deltas(), now)
+            self._ledger.add(self._further_counts(), now)
             batches = self._ledger.outgoing(now)
             if not batches and 0 <= now - self._exchanged_at < IDLE_PERIOD_S:
                 return

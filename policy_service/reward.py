@@ -16,7 +16,7 @@ from policy_service.api import ArmCounts, Outcome, RewardKind
 FAULTS = frozenset({"late", "failed", "malformed", "away"})
 """Draft statuses after which the drafter had better be left alone for a while."""
 
-_NOT_A_PULL = FAULTS | {"need_context"}
+_NOT_A_PULL = FAULTS | {"need_context", "busy"}
 
 
 def is_pull(outcome: Outcome) -> bool:

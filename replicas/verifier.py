@@ -32,10 +32,12 @@ from policy_service.errors import PolicyConfigError
 from replicas.api import GenerationRequest, GenerationResult
 from replicas.config import EngineConfig
 from replicas.engine.admission import Limits, check_request
-from replicas.engine.core import EngineCore, StepOutput
+from replicas.engine.commit import StepOutput
+from replicas.engine.core import EngineCore
 from replicas.engine.loop import EngineLoop
 from replicas.engine.step_time import warm_up
 from replicas.errors import EngineStoppedError, RequestError
+from replicas.shadow_cells import shadow_cells
 from replicas.token_sender import TokenSender
 
 logger = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class VerifierDeployment:
             policy_handle=policy,
             drafter_versions=self._drafters.versions(),
             seed=uuid.uuid4().int & (1 << 32) - 1,
+            further_counts=lambda: shadow_cells(self._drafters.take_shadow_counts()),
         )
         self._step_time = warm_up(model)
         self._core = EngineCore(
@@ -162,6 +165,7 @@ class VerifierDeployment:
             **asdict(core.counters),
             "policy": self._policy.status(),
             "drafters": self._drafters.status(),
+            "open_draft_sessions": self._drafters.num_open,
         }
 
     async def check_health(self) -> None:

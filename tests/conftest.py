@@ -50,7 +50,7 @@ def start(
 
 @pytest.fixture(scope="session")
 def system(start: StartSystem) -> Iterator[System]:
-    """One system with the default configuration for all tests; do not harm it."""
-    running = start()
+    """One system for all tests, with two drafters and else the defaults; do not harm it."""
+    running = start({"drafters": {"prompt_lookup": {}, "suffix": {"method": "suffix"}}})
     yield running
     running.stop()

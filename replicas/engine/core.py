@@ -7,43 +7,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from drafters.api import EMPTY_DRAFT, Draft
 from drafters.client import DrafterClient, DraftResult
 from drafters.features import HiddenStates
-from models.batch import PackedBatch, Segment
+from models.batch import PackedBatch
 from models.paged_model import PagedModel
 from models.pages import PagePool
 from models.tokenizer import Tokenizer
 from policy_service.api import NONE, AskItem, TrimItem
 from policy_service.client import Planner
-from replicas.api import GenerationRequest, GenerationResult, ReplyTo, TokenChunk
+from replicas.api import GenerationRequest
+from replicas.engine.commit import Committer, StepOutput
 from replicas.engine.counters import EngineCounters
 from replicas.engine.rounds import DecodingRound
-from replicas.engine.row_tokens import RowTokens
 from replicas.engine.sampler import Sampler
 from replicas.engine.scheduler import Scheduler
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.step_time import StepTimeModel
 from replicas.engine.stopping import StopRules, end_token_ids
-from replicas.engine.verification import Verdict, verify_draft
-
-
-@dataclass(slots=True)
-class StepOutput:
-    """What a step gave to the outside.
-
-    Attributes:
-        chunks: New tokens and where to send them.
-        finished: Replies that are complete.
-    """
-
-    chunks: list[tuple[ReplyTo, TokenChunk]] = field(default_factory=list)
-    finished: list[GenerationResult] = field(default_factory=list)
 
 
 class EngineCore:
@@ -85,6 +69,9 @@ class EngineCore:
             PagePool(model.num_pages, model.page_tokens), max_sequences, max_step_tokens
         )
         self.counters = EngineCounters()
+        self._committer = Committer(
+            model.cache, self._scheduler, drafters, self.counters, self._clock
+        )
 
     @property
     def has_work(self) -> bool:
@@ -153,7 +140,7 @@ class EngineCore:
             batch.num_rows, len(batch.segments), batch.num_context, forward_s * 1e3
         )
         self.counters.forward_s += forward_s
-        output = self._commit(batch, logits, rounds, prefills)
+        output = self._committer.commit(batch, logits, rounds, prefills)
         self._learn(rounds, sum(one.num_cached for one in batch.segments[: len(rounds)]), started)
         return output
 
@@ -174,7 +161,9 @@ class EngineCore:
         if not drafting:
             return
         states = self._hidden_states if self._model.cache.hidden is not None else None
-        results = self._drafters.draft([one.wanted(states) for one in drafting])
+        results = self._drafters.draft(
+            [one.wanted(states) for one in drafting], self._worth_ms(rounds)
+        )
         self.counters.draft_wait_s += max(result.wait_ms for result in results) / 1e3
         kept = self._planner.trim(
             [
@@ -184,6 +173,13 @@ class EngineCore:
         )
         for one, result, num_kept in zip(drafting, results, kept, strict=True):
             self._take_draft(one, result, num_kept)
+
+    def _worth_ms(self, rounds: Sequence[DecodingRound]) -> float:
+        """Return what the wanted drafts save at most: as many plain steps as they replace."""
+        num_sequences = len(rounds)
+        cached = sum(one.sequence.num_cached for one in rounds)
+        plain_ms = self._step_time.predict_ms(num_sequences, num_sequences, cached)
+        return plain_ms * sum(one.num_wanted for one in rounds) / num_sequences
 
     def _hidden_states(self, sequence: EngineSequence, start: int, stop: int) -> HiddenStates:
         slots = self._model.cache.slots(sequence.pages, stop)[start:]
@@ -221,71 +217,6 @@ class EngineCore:
             tree=draft.parents,
         )
 
-    def _commit(
-        self,
-        batch: PackedBatch,
-        logits: Tensor,
-        rounds: Sequence[DecodingRound],
-        prefills: Sequence[tuple[EngineSequence, int]],
-    ) -> StepOutput:
-        output = StepOutput()
-        ready = [
-            one
-            for one, segment in zip(prefills, batch.segments[len(rounds) :], strict=True)
-            if segment.num_logits
-        ]
-        drafts = [(one.sequence, one.draft) for one in rounds]
-        tokens = RowTokens(logits, [*drafts, *((sequence, EMPTY_DRAFT) for sequence, _ in ready)])
-        row = 0
-        for segment, one in zip(batch.segments, rounds, strict=False):
-            one.verdict = self._verify(one.sequence, one.draft, tokens, row)
-            self._keep_accepted(one.sequence, segment, one.verdict)
-            self._deliver(one.sequence, one.verdict, output)
-            row += segment.num_logits
-        for segment, (sequence, size) in zip(batch.segments[len(rounds) :], prefills, strict=True):
-            self.counters.prompt_tokens += size
-            self._scheduler.commit(sequence, sequence.num_cached + size)
-            if segment.num_logits:
-                self._deliver(sequence, self._verify(sequence, EMPTY_DRAFT, tokens, row), output)
-                row += segment.num_logits
-        return output
-
-    def _verify(
-        self, sequence: EngineSequence, draft: Draft, tokens: RowTokens, first_row: int
-    ) -> Verdict:
-        row = first_row
-
-        def target_token(node: int) -> int:
-            nonlocal row
-            row = first_row + 1 + node
-            return tokens.token(sequence, row)
-
-        return verify_draft(
-            draft, target_token, lambda token: sequence.emit(token, tokens.logits[row])
-        )
-
-    def _keep_accepted(self, sequence: EngineSequence, segment: Segment, verdict: Verdict) -> None:
-        """Line up the cache rows of the accepted branch and forget the others."""
-        first = segment.num_cached + segment.num_committed
-        sources = [segment.slots[first + node] for node in verdict.accepted_nodes]
-        targets = segment.slots[first : first + len(sources)]
-        if sources != targets:
-            self._model.cache.move(sources, targets)
-        self._scheduler.commit(sequence, min(first + len(sources), len(sequence.token_ids) - 1))
-
-    def _deliver(self, sequence: EngineSequence, verdict: Verdict, output: StepOutput) -> None:
-        now = self._clock()
-        token_ids = verdict.token_ids
-        self.counters.emitted_tokens += len(token_ids)
-        if not sequence.first_token_at:
-            sequence.first_token_at = now
-        reply_to = sequence.request.reply_to
-        if reply_to is not None:
-            start = sequence.num_emitted - len(token_ids)
-            logprobs = tuple(sequence.logprobs[-len(token_ids) :])
-            chunk = TokenChunk(sequence.id, start, token_ids, logprobs)
-            output.chunks.append((reply_to, chunk))
-
     def _learn(self, rounds: Sequence[DecodingRound], cached: int, started: float) -> None:
         step_ms = (self._clock() - started) * 1e3
         observed = []
@@ -296,6 +227,7 @@ class EngineCore:
             self.counters.drafted_tokens += outcome.num_drafted
             self.counters.verified_tokens += outcome.num_verified
             self.counters.accepted_tokens += outcome.num_accepted
+            self._drafters.observe(one.decision.arm.drafter, one.draft, one.verdict.accepted_nodes)
             if one.sequence.request.speculation.explain:
                 one.sequence.rounds.append(one.report(outcome))
         self._planner.observe(observed)
@@ -314,4 +246,4 @@ class EngineCore:
         self._scheduler.remove(sequences)
         for sequence in sequences:
             self._planner.close(sequence.id)
-            self._drafters.close(sequence.id)
+            self._drafters.close(sequence.id, sequence.token_ids)

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable
 
 from replicas.api import GenerationRequest
-from replicas.engine.core import EngineCore, StepOutput
+from replicas.engine.commit import StepOutput
+from replicas.engine.core import EngineCore
 from replicas.errors import EngineStoppedError, QueueFullError
 
 logger = logging.getLogger(__name__)

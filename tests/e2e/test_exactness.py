@@ -21,7 +21,7 @@ MAX_SAMPLED_TOKENS = 16
 USERS = 24
 ARMS: dict[str, dict[str, Any]] = {
     "off": {"mode": "off"},
-    "gamma 2": {"drafter": "prompt_lookup", "gamma": 2},
+    "suffix": {"drafter": "suffix", "gamma": 8},
     "gamma 4": {"drafter": "prompt_lookup", "gamma": 4},
     "gamma 8": {"drafter": "prompt_lookup", "gamma": 8},
     "ucbspec": {"learner": "ucbspec"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,9 @@ class ScriptedDrafters:
     rng: random.Random
     num_open: set[str] = field(default_factory=set)
 
-    def draft(self, wanted: Sequence[DraftWanted]) -> list[DraftResult]:
+    def draft(
+        self, wanted: Sequence[DraftWanted], worth_ms: float | None = None
+    ) -> list[DraftResult]:
         results = []
         for one in wanted:
             self.num_open.add(one.session_id)
@@ -39,7 +41,13 @@ class ScriptedDrafters:
             results.append(DraftResult(draft, "ok" if len(draft) else "empty", 0.1))
         return results
 
-    def close(self, session_id: str) -> None:
+    def observe(self, drafter: str, verified: Draft, accepted_nodes: Collection[int]) -> None:
+        assert all(node < len(verified) for node in accepted_nodes)
+
+    def follows(self, session_id: str) -> bool:
+        return False
+
+    def close(self, session_id: str, token_ids: Sequence[int] = ()) -> None:
         self.num_open.discard(session_id)
 
     def _draft(self, right: list[int], max_tokens: int) -> Draft:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replicas.api import GenerationRequest, SamplingParams
-from replicas.engine.core import StepOutput
+from replicas.engine.commit import StepOutput
 from replicas.engine.loop import EngineLoop
 from replicas.errors import EngineStoppedError, QueueFullError
 
