@@ -31,7 +31,7 @@ from drafters.step import DraftResult, Step
 from drafters.tally import DrafterTally
 from drafters.transport import ActorTransport, LocalTransport
 
-__all__ = ["DraftResult", "DraftWanted", "DrafterClient", "Member", "PooledShadow"]
+__all__ = ["DraftResult", "DraftWanted", "DrafterClient", "Member"]
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from drafters.client import PooledShadow
+from drafters.shadow import ShadowCounts
 from policy_service.api import ArmCounts, CellKey
 
 SHADOW_CONTEXT = "shadow"
 
 
-def shadow_cells(pooled: PooledShadow) -> Mapping[CellKey, ArmCounts]:
+def shadow_cells(
+    pooled: Mapping[tuple[str, str], ShadowCounts],
+) -> Mapping[CellKey, ArmCounts]:
     """Return what drafters counted along followed sequences, as counters.
+
+    Args:
+        pooled: Counts by drafter and its version.
 
     >>> from drafters.shadow import ShadowCell
     >>> pooled = {("prompt_lookup", "v1"): {ShadowCell(4, 1, 0): (10, 3)}}

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OPEN_TO_REPLICAS = {"api", "client", "config", "errors", "features", "membership", "step_times"}
+OPEN_TO_REPLICAS = {
+    "api",
+    "client",
+    "config",
+    "errors",
+    "features",
+    "membership",
+    "shadow",
+    "step_times",
+}
 
 
 def imported_modules(path: Path) -> Iterator[str]:
