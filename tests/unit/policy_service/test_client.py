@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from policy_service.api import (
+    ArmCounts,
     AskItem,
     CellKey,
     Outcome,
@@ -63,11 +64,25 @@ class Handle:
 
 class Rig:
     def __init__(self, config: PolicyConfig = CONFIG) -> None:
+        self.further: dict[CellKey, ArmCounts] = {}
         self.store = BreakableStore()
         self.service = PolicyService(config, self.store, "m", time.time)
         self.handle = Handle(self.service)
-        self.client = PolicyClient(config, "replica", "inc", "m", self.handle, {"a": "1"}, seed=0)
+        self.client = PolicyClient(
+            config,
+            "replica",
+            "inc",
+            "m",
+            self.handle,
+            {"a": "1"},
+            seed=0,
+            further_counts=self.take_further,
+        )
         self.client.planner.open("s", RequestFeatures(), SpeculationOptions(mode="off"))
+
+    def take_further(self) -> dict[CellKey, ArmCounts]:
+        taken, self.further = self.further, {}
+        return taken
 
     def play(self, rounds: int) -> None:
         for _ in range(rounds):
@@ -173,3 +188,17 @@ def test_much_is_sent_soon() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(slow())
+
+
+def test_what_else_was_counted_is_pooled_too() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        key = CellKey("shadow", "a/score4/depth1/rank0", "1")
+        rig.further = {key: ArmCounts(pulls=10, accepted=3, reward_micros=3_000_000)}
+        assert await rig.client.flush(2.0)
+        cells = totals(await rig.store.read("m", time.time()))
+        assert (cells[key].pulls, cells[key].accepted) == (10, 3)
+        assert await rig.client.flush(0.1)
+        assert totals(await rig.store.read("m", time.time()))[key].pulls == 10
+
+    asyncio.run(scenario())
