@@ -10,8 +10,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # What starts no Ray, so that files of it can run side by side.
 PURE_TESTS := tests/architecture tests/contract tests/statistical tests/unit cluster replicas policy_service drafters models
-# Tests run models beside servers: threads that wait must not burn the cores of those that work.
-export GOMP_SPINCOUNT ?= 1000
+# Threads that wait must not burn the cores of those that work, the less the more there is beside.
+export GOMP_SPINCOUNT ?= 3000
+test test-slow: export GOMP_SPINCOUNT := 1000
 
 .PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve bench-engine bench-drafters test-slow clean
 

@@ -236,5 +236,5 @@ def _worker_environment() -> dict[str, str]:
     """
     return {
         "PYTHONPATH": with_packages(os.environ)["PYTHONPATH"],
-        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "1000"),
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "3000"),
     }
