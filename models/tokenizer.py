@@ -28,10 +28,9 @@ def load_tokenizer(name: str, model_dir: str) -> Tokenizer:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Return a short hash that tokenizers share if they give every text the same token ids.
+    """Return a short hash of the vocabulary: tokenizers share it if ids mean the same to them.
 
-    It is of the vocabulary and, where the tokenizer can say it, of its whole pipeline; truncation
-    and padding, which do not change ids, are left out.
+    How a text is split is not part of it; a drafter is only ever given ids.
     """
     digest = hashlib.sha256()
     for token, token_id in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
