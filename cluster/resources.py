@@ -12,7 +12,7 @@ def num_cpus_needed(config: SystemConfig) -> float:
     1.45
     """
     drafters = sum(
-        drafter.num_replicas * (drafter.num_cpus + drafter.host_num_cpus)
+        drafter.max_workers * (drafter.num_cpus + drafter.host_num_cpus)
         for drafter in config.drafters.values()
         if drafter.placement == "worker"
     )

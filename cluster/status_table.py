@@ -58,7 +58,7 @@ def _drafter_rows(status: Mapping[str, Any], now: float) -> Iterator[Row]:
         seen = [view for view in views if view.get("name") == name]
         num_without = sum(int(view.get("done_without") or 0) for view in seen)
         away = [float(view["away_since"]) for view in seen if view.get("away_since")]
-        detail = _reasons(seen)
+        detail = "; ".join(part for part in (_reasons(seen), _cost(seen)) if part)
         entries = _list(hosts.get(name)) or [{"name": "in the Verifiers", "report": {"up": True}}]
         for entry in entries:
             row = _entry(f"drafter {name}", entry, now)
@@ -109,6 +109,24 @@ def _reasons(views: list[Mapping[str, Any]]) -> str:
         for reason, count in _dict(view.get("by_reason")).items():
             total[reason] = total.get(reason, 0) + int(count)
     return ", ".join(f"{reason} {count}" for reason, count in sorted(total.items()) if count)
+
+
+def _cost(views: list[Mapping[str, Any]]) -> str:
+    """Return what drafts gave and took on average, over all Verifiers; empty if there were none."""
+    drafts = sum(int(view.get("drafts") or 0) for view in views)
+    costs = [_dict(view.get("cost")) for view in views]
+    calls = sum(int(cost.get("calls") or 0) for cost in costs)
+    if not drafts or not calls:
+        return ""
+    accepted = sum(int(n) for cost in costs for n in cost.get("accepted_by_depth") or ())
+    times = {
+        name: sum(float(_dict(cost.get(name)).get("sum_ms") or 0.0) for cost in costs) / calls
+        for name in ("draft_ms", "round_trip_ms")
+    }
+    return (
+        f"{accepted / drafts:.2f} accepted a draft, {times['draft_ms']:.2g} ms of "
+        f"{times['round_trip_ms']:.2g} ms a call drafting"
+    )
 
 
 def _age(since: Any, now: float) -> float | None:

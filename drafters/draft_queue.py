@@ -45,6 +45,11 @@ class DraftQueue:
         self._is_stopped = False
         self.num_refused = 0
 
+    @property
+    def num_waiting(self) -> int:
+        """Calls that wait."""
+        return self._calls.qsize()
+
     def call(self, batch: DraftBatch) -> DraftBatchReply:
         """Answer a call when its turn comes. Blocks; may be called from many threads."""
         if batch.requests and self._calls.qsize() >= self._max_queued:

@@ -56,10 +56,14 @@ class Drafting:
         self._on_reply = on_reply
         self._incarnations: dict[MemberKey, str] = {}
         self._deadlines = Deadlines()
+        self._generation = fleet.generation
         self.places = SessionPlaces()
 
     def run(self, step: Step) -> None:
         """Fill in the step's results, as far as it gets."""
+        if self._generation != self._fleet.generation:
+            self._generation = self._fleet.generation
+            self._forget_gone()
         for late in self._dispatcher.take_late():
             self._take_late(late)
         plan: _Plan = {}
@@ -76,7 +80,7 @@ class Drafting:
         """Return what it is to have no draft, now."""
         return DraftResult(EMPTY_DRAFT, status, (self._clock() - step.started) * 1e3)
 
-    def forget_gone(self) -> None:
+    def _forget_gone(self) -> None:
         """Forget what was learnt of workers that are no longer members."""
         keys = self._fleet.keys
         self._deadlines.forget_all_but(keys)
@@ -88,8 +92,8 @@ class Drafting:
         workers = self._fleet.usable(one.drafter)
         if not workers:
             return "away"
-        home = self._places_home(one, workers)
-        if home is not None:
+        home = self.places.home(one.session_id, one.drafter)
+        if home in workers:
             return "busy" if self._fleet.busy(home) == "queue" else home
         free = [key for key in workers if self._fleet.busy(key) is None]
         if not free:
@@ -98,10 +102,6 @@ class Drafting:
         if left is not None:
             self._fleet.close(left, [ClosedSession(one.session_id)])
         return key
-
-    def _places_home(self, one: DraftWanted, workers: Sequence[MemberKey]) -> MemberKey | None:
-        home = self.places.home(one.session_id, one.drafter)
-        return home if home in workers else None
 
     def _round(self, step: Step, plan: _Plan, *, fresh: bool) -> _Plan:
         """Call each worker of the plan once; return what must be asked again with its context."""

@@ -31,6 +31,9 @@ BUSY_S = 0.25
 class Fleet:
     """The workers of all drafters of one client.
 
+    Attributes:
+        generation: Changes whenever the workers may have changed.
+
     Args:
         names: The drafters there may be.
         local: Drafters in this process; always members.
@@ -52,6 +55,7 @@ class Fleet:
         self._dispatcher = dispatcher
         self._clock = clock
         self._on_reply = on_reply
+        self.generation = 0
         self._lock = threading.Lock()
         self._members: dict[MemberKey, Member] = {member.key: member for member in local}
         self._health: dict[MemberKey, WorkerHealth] = {key: WorkerHealth() for key in self._members}
@@ -74,6 +78,7 @@ class Fleet:
             self._health = {key: self._health.get(key, WorkerHealth()) for key in self._members}
             self._busy = {key: busy for key, busy in self._busy.items() if key in self._members}
             self._versions.update({member.name: member.info.version for member in known})
+            self.generation += 1
         self._dispatcher.forget_all_but(self._members)
 
     @property
@@ -173,8 +178,12 @@ class Fleet:
             return len(self._errands) > 0 or any(h.is_ejected for h in self._health.values())
 
     def stop(self) -> None:
-        """End the housekeeper."""
+        """Tell the workers, as far as they are free, what they must still be told, and end."""
         self._housekeeper.stop()
+        try:
+            self.tick()
+        except Exception:
+            logger.exception("drafter workers were not told of the last sessions that ended")
 
     def _run_errand(self, key: MemberKey) -> None:
         """Tell a worker what it must be told; on one that is ejected this is the probe, too."""

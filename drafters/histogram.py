@@ -1,4 +1,4 @@
-"""Times by size: a histogram of fixed buckets, cheap to add to, additive between processes. Pure."""
+"""Times by size: a histogram of fixed buckets, cheap to add to and additive. Pure."""
 
 from __future__ import annotations
 

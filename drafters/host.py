@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from typing import Any
 
 from ray import serve
 from ray.serve import Application
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.util import get_current_placement_group
 
+from drafters.autoscaling import LOAD, LoadMeter, LoadPolicy
 from drafters.child import Child, child_status, kill, lost, start_child
-from drafters.config import DrafterConfig
+from drafters.config import DrafterAutoscaling, DrafterConfig
 from drafters.loading import check_config
 from drafters.members import Member
 
@@ -47,6 +50,7 @@ class DrafterHostDeployment:
         self._num_starts = 0
         self._num_start_failures = 0
         self._last_failure = ""
+        self._meter = LoadMeter(config.max_sessions)
         self._tried = asyncio.Event()
         self._supervisor = asyncio.get_running_loop().create_task(self._supervise())
 
@@ -77,6 +81,12 @@ class DrafterHostDeployment:
             "last_failure": self._last_failure,
             "worker": load,
         }
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return the worker's load, which Serve cannot see; asked for by Serve."""
+        child = self._child
+        load = await child_status(child, self._config.ping_period_s) if child else {}
+        return {LOAD: self._meter.load(load, time.monotonic())}
 
     async def check_health(self) -> None:
         """Tell Serve whether this host can do its work.
@@ -141,26 +151,43 @@ def bind_host(name: str, config: DrafterConfig) -> Application:
         DrafterConfigError: If its method or a parameter is unknown.
     """
     check_config(config)
+    deployment = serve.deployment(name=deployment_name(name), **host_options(config))
+    return deployment(DrafterHostDeployment).bind(name, config)
+
+
+def host_options(config: DrafterConfig) -> dict[str, Any]:
+    """Return the options of a drafter's Serve deployment: where hosts run, and how many."""
     bundles: list[dict[str, float]] = [
         {"CPU": config.host_num_cpus},
         {"CPU": config.num_cpus, **({"GPU": config.num_gpus} if config.num_gpus else {})},
     ]
-    labels: dict[str, Any] = (
-        {"placement_group_bundle_label_selector": [config.label_selector] * len(bundles)}
-        if config.label_selector
-        else {}
+    options: dict[str, Any] = {
+        "ray_actor_options": {"num_cpus": config.host_num_cpus},
+        "placement_group_bundles": bundles,
+        "placement_group_strategy": "STRICT_PACK",
+        "max_ongoing_requests": MAX_ONGOING_REQUESTS,
+        "health_check_period_s": max(1.0, config.ping_period_s),
+    }
+    if config.label_selector:
+        options["placement_group_bundle_label_selector"] = [config.label_selector] * len(bundles)
+    if config.autoscaling is None:
+        return {**options, "num_replicas": config.num_replicas}
+    return {**options, "autoscaling_config": _autoscaling(config.autoscaling)}
+
+
+def _autoscaling(config: DrafterAutoscaling) -> AutoscalingConfig:
+    policy = AutoscalingPolicy(  # type: ignore[no-untyped-call]  # Ray leaves it untyped
+        policy_function=f"{LoadPolicy.__module__}:{LoadPolicy.__name__}",
+        policy_kwargs={"target_load": config.target_load},
     )
-    deployment = serve.deployment(
-        name=deployment_name(name),
-        num_replicas=config.num_replicas,
-        ray_actor_options={"num_cpus": config.host_num_cpus},
-        placement_group_bundles=bundles,
-        placement_group_strategy="STRICT_PACK",
-        max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        health_check_period_s=max(1.0, config.ping_period_s),
-        **labels,
-    )(DrafterHostDeployment)
-    return deployment.bind(name, config)
+    return AutoscalingConfig(
+        min_replicas=config.min_replicas,
+        max_replicas=config.max_replicas,
+        look_back_period_s=config.look_back_s,
+        upscale_delay_s=config.upscale_delay_s,
+        downscale_delay_s=config.downscale_delay_s,
+        policy=policy,
+    )
 
 
 def deployment_name(name: str) -> str:

@@ -25,8 +25,6 @@ from drafters.features import FeatureDrafter, needs_hidden_states
 from drafters.replay import Replayer
 from drafters.session_table import SessionTable
 
-__all__ = ["DraftServer", "ServerLoad", "SessionTable"]
-
 Answer = Draft | NeedContext | Busy
 
 

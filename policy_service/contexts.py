@@ -25,6 +25,8 @@ from policy_service.api import RequestFeatures
 
 GLOBAL = "global"
 """The root: every round counts here."""
+SHADOW = "shadow"
+"""Apart from all others: counts of drafts that were not made, but only compared with what came."""
 
 CODE_BOUNDS = (0.04, 0.10)
 LENGTH_BOUNDS = (64, 256, 1024, 4096, 16384)
@@ -51,14 +53,14 @@ def context_chain(features: RequestFeatures) -> tuple[str, ...]:
 
 
 def parent_of(context: str) -> str | None:
-    """Return the context that ``context`` is part of; None for the root.
+    """Return the context that ``context`` is part of; None for the root and for ``SHADOW``.
 
-    A name of another form is a child of the root, so that no count is ever left out of it.
+    A name of another form is a child of the root, so that no round is ever left out of it.
 
     >>> parent_of("n=acme|r=chat|s=|c=0|l=0|t=0")
     'r=chat|c=0'
     """
-    if context == GLOBAL:
+    if context in (GLOBAL, SHADOW):
         return None
     if not is_specific(context):
         return GLOBAL

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from drafters.shadow import ShadowCounts
 from policy_service.api import ArmCounts, CellKey
-
-SHADOW_CONTEXT = "shadow"
+from policy_service.contexts import SHADOW
 
 
 def shadow_cells(
@@ -30,7 +29,7 @@ def shadow_cells(
     """
     return {
         CellKey(
-            SHADOW_CONTEXT,
+            SHADOW,
             f"{drafter}/score{cell.score_bucket}/depth{cell.depth}/rank{cell.rank}",
             version,
         ): ArmCounts(

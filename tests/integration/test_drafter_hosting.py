@@ -7,7 +7,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ from ray.serve.handle import DeploymentHandle
 
 from drafters.api import NoiseKey
 from drafters.client import DrafterClient, DraftResult, DraftWanted
-from drafters.config import DrafterConfig
+from drafters.config import DrafterAutoscaling, DrafterConfig
 from drafters.host import bind_host
-from drafters.members import Member
+from drafters.members import Member, MemberKey
 from drafters.membership import watch
 
 pytestmark = pytest.mark.ray
@@ -38,11 +40,11 @@ def handle(serve_port: int) -> DeploymentHandle[Any]:
 class Watched:
     """A client whose members come from a real watch on an event loop of its own."""
 
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self.client = DrafterClient({"pld": CONFIG}, vocab_size=100)
+    def __init__(self, handle: DeploymentHandle[Any], config: DrafterConfig) -> None:
+        self.client = DrafterClient({"pld": config}, vocab_size=100)
         self.members: tuple[Member, ...] = ()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, args=(handle,))
+        self._thread = threading.Thread(target=self._run, args=(handle,), daemon=True)
         self._thread.start()
 
     def _run(self, handle: DeploymentHandle[Any]) -> None:
@@ -68,12 +70,22 @@ class Watched:
         self.client.stop()
 
 
+@contextmanager
+def watching(
+    handle: DeploymentHandle[Any], config: DrafterConfig = CONFIG
+) -> Generator[Watched, None, None]:
+    watched = Watched(handle, config)
+    try:
+        until(lambda: len(watched.members) == 1, START_S)
+        yield watched
+    finally:
+        watched.stop()
+
+
 @pytest.fixture
 def watched(handle: DeploymentHandle[Any]) -> Iterator[Watched]:
-    watched = Watched(handle)
-    until(lambda: len(watched.members) == 1, START_S)
-    yield watched
-    watched.stop()
+    with watching(handle) as watched:
+        yield watched
 
 
 def until(condition: Callable[[], object], within_s: float) -> None:
@@ -152,6 +164,83 @@ def test_a_paused_worker_is_late_and_then_used_again(watched: Watched) -> None:
         os.kill(pid, signal.SIGCONT)
     until(lambda: watched.draft("p").status == "ok", RECOVERY_S)
     watched.client.close("p")
+
+
+def test_what_a_sequence_teaches_comes_back_from_a_worker(handle: DeploymentHandle[Any]) -> None:
+    """It never asks for a draft; its tokens come off the hot path and its end is the last."""
+    tokens = [1, 2, 3, 4, 5] * 20
+    num_offered = sum(min(16, left) for left in range(1, 90))
+    offered = accepted = 0
+    follower: Watched
+
+    def has_come() -> bool:
+        nonlocal offered, accepted
+        follower.client.close("bell")
+        follower.draft("bell")
+        for (name, version), counts in follower.client.take_shadow_counts().items():
+            assert (name, version) == ("pld", follower.members[0].info.version)
+            offered += sum(count[0] for count in counts.values())
+            accepted += sum(count[1] for count in counts.values())
+        return offered >= num_offered
+
+    with watching(handle, CONFIG.model_copy(update={"shadow_share": 1.0})) as follower:
+        for length in range(11, len(tokens)):
+            follower.client.follow("shadow", tokens[:length])
+        follower.client.close("shadow", tokens)
+        until(has_come, RECOVERY_S)
+        assert accepted == offered == num_offered
+        follower.client.close("bell")
+        until(lambda: num_sessions(handle) == 0, RECOVERY_S)
+        until(lambda: host_status(handle)["worker"].get("num_closing") == 0, RECOVERY_S)
+    status = host_status(handle)["worker"]
+    assert (status["num_followed"], status["num_unfollowed"]) == (0, 0)
+
+
+def test_workers_come_and_go_with_the_number_of_replicas(
+    watched: Watched, handle: DeploymentHandle[Any]
+) -> None:
+    """The configuration is deployed anew; sessions move, and every Verifier knows by itself."""
+    for num_replicas in (2, 1):
+        before = {member.key for member in watched.members}
+        config = CONFIG.model_copy(update={"num_replicas": num_replicas})
+        application = bind_host("pld", config)
+
+        def has_changed(before: set[MemberKey] = before, num: int = num_replicas) -> bool:
+            assert watched.draft("moving").status in ("ok", "away", "late")
+            keys = {member.key for member in watched.members}
+            return len(keys) == num and not keys & before
+
+        with ThreadPoolExecutor(1) as pool:
+            deployed = pool.submit(serve.run, application, name="drafters", route_prefix=None)
+            until(has_changed, START_S)
+            deployed.result(START_S)
+        results = [watched.draft(f"s{index}").status for index in range(8)]
+        assert results == ["ok"] * 8
+    watched.client.close("moving")
+
+
+@pytest.mark.slow  # Serve hears from its replicas every ten seconds
+def test_the_number_of_workers_follows_their_load(serve_port: int) -> None:
+    autoscaling = DrafterAutoscaling(
+        max_replicas=2, target_load=0.3, look_back_s=10.5, upscale_delay_s=0, downscale_delay_s=0
+    )
+    config = CONFIG.model_copy(update={"autoscaling": autoscaling, "max_sessions": 20})
+    handle = serve.run(bind_host("pld", config), name="scaled", route_prefix=None)
+    names = [f"s{index}" for index in range(9)]
+
+    scaled: Watched
+
+    def has_grown() -> bool:
+        for name in names:
+            scaled.draft(name)
+        return len(scaled.members) == 2
+
+    with watching(handle, config) as scaled:
+        until(has_grown, START_S)
+        for name in names:
+            scaled.client.close(name)
+        until(lambda: len(scaled.members) == 1, START_S)
+    serve.delete("scaled")
 
 
 def test_a_worker_ends_with_its_host(watched: Watched, handle: DeploymentHandle[Any]) -> None:

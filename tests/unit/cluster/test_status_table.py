@@ -50,6 +50,22 @@ def test_what_verifiers_did_without_a_drafter_adds_up() -> None:
     assert row == Row("drafter pld", "h1", False, 5.0, 6, "away 4, late 2")
 
 
+def test_what_drafts_gave_and_took_is_averaged_over_verifiers() -> None:
+    def view(drafts: int, accepted: list[int], calls: int, draft_ms: float) -> dict[str, Any]:
+        cost = {
+            "calls": calls,
+            "accepted_by_depth": accepted,
+            "draft_ms": {"sum_ms": draft_ms},
+            "round_trip_ms": {"sum_ms": 10 * draft_ms},
+        }
+        return {"name": "pld", "drafts": drafts, "by_reason": {"late": 1}, "cost": cost}
+
+    views = [view(3, [2, 1], 2, 1.0), view(1, [2, 2], 2, 3.0), view(0, [], 0, 0.0)]
+    verifiers = [entry(f"v{n}", {"drafters": [one]}) for n, one in enumerate(views)]
+    row = by_part(status_of(verifiers=verifiers))["drafter pld"]
+    assert row.detail == "late 3; 1.75 accepted a draft, 1 ms of 10 ms a call drafting"
+
+
 def test_a_host_without_its_worker_is_away() -> None:
     status = status_of(drafters={"pld": [entry("h1", {"up": False})]})
     assert by_part(status)["drafter pld"].is_up is False

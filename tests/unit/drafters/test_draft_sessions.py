@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from drafters.api import (
+    Busy,
+    ClosedSession,
     Draft,
     DraftBatch,
     DraftRequest,
@@ -11,7 +17,10 @@ from drafters.api import (
     SessionContext,
 )
 from drafters.methods.prompt_lookup import PromptLookup
-from drafters.sessions import DraftServer, SessionTable
+from drafters.methods.suffix import Suffix
+from drafters.session_table import SessionTable
+from drafters.sessions import DraftServer
+from drafters.shadow import FollowedTokens
 
 TEXT = (1, 2, 3, 4, 1, 2)
 
@@ -32,13 +41,16 @@ def opening(session_id: str, token_ids: tuple[int, ...] = TEXT) -> DraftRequest:
     return DraftRequest(session_id, 0, (), 2, SessionContext(token_ids, 1, NoiseKey(0, 0, 0.0)))
 
 
-def answer(
-    of: DraftServer, *requests: DraftRequest, closed: tuple[str, ...] = ()
-) -> list[Draft | NeedContext]:
-    return list(of.answer(DraftBatch(requests, closed)).drafts)
+def answer(of: DraftServer, *requests: DraftRequest) -> list[Draft | NeedContext | Busy]:
+    return list(of.answer(DraftBatch(requests)).drafts)
 
 
-def tokens(draft: Draft | NeedContext) -> tuple[int, ...]:
+def tidy(drafts: DraftServer) -> None:
+    while drafts.tidy() is not None:
+        pass
+
+
+def tokens(draft: Draft | NeedContext | Busy) -> tuple[int, ...]:
     assert isinstance(draft, Draft)
     return draft.token_ids
 
@@ -73,8 +85,88 @@ def test_closed_sessions_are_gone() -> None:
     drafts = server(Clock())
     reply = drafts.answer(DraftBatch((opening("a"), opening("b"))))
     assert reply.num_sessions == 2
-    assert drafts.answer(DraftBatch((), ("a", "b", "nobody"))).num_sessions == 0
+    closed = tuple(ClosedSession(name) for name in ("a", "b", "nobody"))
+    assert drafts.answer(DraftBatch((), closed)).num_sessions == 0
     assert answer(drafts, DraftRequest("a", len(TEXT), (), 2)) == [NeedContext(0)]
+
+
+def test_sessions_are_closed_after_the_answer() -> None:
+    """Closing may take long (a method may learn from the reply); nobody waits for it."""
+    drafts = server(Clock())
+    answer(drafts, opening("a"), opening("b"))
+    drafts.answer(DraftBatch((opening("c"),), (ClosedSession("a"), ClosedSession("b"))))
+    assert [drafts.drafter.position(name) for name in "ab"] == [6, 6]
+    assert (drafts.load().num_sessions, drafts.load().num_closing) == (1, 2)
+    assert drafts.tidy() == 0.0
+    assert [drafts.drafter.position(name) for name in "ab"] == [0, 6]
+    assert drafts.tidy() is None
+    assert [drafts.drafter.position(name) for name in "abc"] == [0, 0, 6]
+    assert drafts.load().num_closing == 0
+
+
+def test_a_session_that_is_opened_again_is_not_closed_later() -> None:
+    drafts = server(Clock())
+    answer(drafts, opening("a"))
+    drafts.answer(DraftBatch((), (ClosedSession("a"),)))
+    answer(drafts, opening("a"))
+    tidy(drafts)
+    assert tokens(answer(drafts, DraftRequest("a", len(TEXT), (), 2))[0]) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("closed", "shared"),
+    [
+        (ClosedSession("a", 6, (7, 8, 9)), True),
+        (ClosedSession("a", 4, (1, 2, 7, 8, 9)), True),
+        (ClosedSession("a"), False),
+        (ClosedSession("a", 7, (8, 9, 7)), False),
+        (ClosedSession("a", 2, (3, 4)), False),
+    ],
+)
+def test_a_method_that_learns_from_replies_gets_their_ends(
+    closed: ClosedSession, shared: bool
+) -> None:
+    drafts = DraftServer(Suffix(), "one", Clock())
+    answer(drafts, opening("a"))
+    drafts.answer(DraftBatch((), (closed,)))
+    tidy(drafts)
+    (draft,) = answer(drafts, opening("b", (5, 5, 7, 8)))
+    assert tokens(draft) == ((9,) if shared else ())
+
+
+def test_a_session_that_is_followed_is_closed_when_it_has_been_replayed() -> None:
+    """Else a method that shares replies would find the very reply that is replayed."""
+    drafts = DraftServer(Suffix(), "one", Clock())
+    answer(drafts, opening("a"))
+    reply = tuple(range(20, 30))
+    drafts.answer(DraftBatch((), (), (FollowedTokens("a", 0, TEXT),)))
+    drafts.answer(DraftBatch((), (ClosedSession("a", 6, reply),)))
+    tidy(drafts)
+    assert drafts.load().num_closing == 1
+    drafts.answer(DraftBatch((), (), (FollowedTokens("a", 6, reply, is_last=True),)))
+    tidy(drafts)
+    load = drafts.load()
+    assert (load.num_closing, load.num_followed, load.num_unfollowed) == (0, 0, 0)
+    counts = drafts.answer(DraftBatch(())).shadow_counts
+    assert sum(accepted for _, accepted in counts.values()) == 0
+    assert drafts.answer(DraftBatch(())).shadow_counts == {}
+
+
+def test_replays_leave_the_thread_time() -> None:
+    clock = Clock()
+
+    class Slow(PromptLookup):
+        def extend(self, session_id: str, token_ids: Sequence[int]) -> None:
+            clock.now += 0.01
+            super().extend(session_id, token_ids)
+
+    drafts = DraftServer(Slow(), "one", clock)
+    followed = (FollowedTokens("a", 0, TEXT), FollowedTokens("a", 6, (3, 4, 1), is_last=True))
+    drafts.answer(DraftBatch((), (), followed))
+    pauses = []
+    while (pause := drafts.tidy()) is not None:
+        pauses.append(pause)
+    assert pauses == pytest.approx([0.0, 0.0, 0.04, 0.04])
 
 
 def test_the_longest_unused_session_goes_first() -> None:
@@ -83,16 +175,24 @@ def test_the_longest_unused_session_goes_first() -> None:
     answer(drafts, opening("a"), opening("b"))
     clock.now = 1.0
     answer(drafts, DraftRequest("a", len(TEXT), (), 2))
+    clock.now = 21.0
     answer(drafts, opening("c"))
     assert answer(drafts, DraftRequest("b", len(TEXT), (), 2)) == [NeedContext(0)]
     assert tokens(answer(drafts, DraftRequest("a", len(TEXT), (), 2))[0]) == (3, 4)
 
 
-def test_a_batch_larger_than_the_bound_is_answered() -> None:
-    drafts = server(Clock(), max_sessions=1)
+def test_no_more_sessions_than_the_bound_are_taken_on() -> None:
+    """A session in use is not thrown out for another one's sake: both would start anew for ever."""
+    clock = Clock()
+    drafts = server(clock, max_sessions=1)
     reply = drafts.answer(DraftBatch((opening("a"), opening("b"))))
-    assert [tokens(draft) for draft in reply.drafts] == [(3, 4), (3, 4)]
+    assert tokens(reply.drafts[0]) == (3, 4)
+    assert reply.drafts[1] == Busy("sessions")
     assert reply.num_sessions == 1
+    assert drafts.load().num_busy == 1
+    assert tokens(answer(drafts, DraftRequest("a", len(TEXT), (), 2))[0]) == (3, 4)
+    reply = drafts.answer(DraftBatch((opening("b"),), (ClosedSession("a"),)))
+    assert tokens(reply.drafts[0]) == (3, 4)
 
 
 def test_idle_sessions_are_swept() -> None:
@@ -105,6 +205,7 @@ def test_idle_sessions_are_swept() -> None:
     clock.now = 10.1
     drafts.sweep()
     assert drafts.load().num_sessions == 0
+    tidy(drafts)
     assert drafts.drafter.position("a") == 0
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from drafters.api import Draft, DraftBatch, DraftBatchReply, NeedContext, NoiseKey
+from drafters.api import ClosedSession, Draft, DraftBatch, DraftBatchReply, NeedContext, NoiseKey
 from drafters.client import DrafterClient, DraftResult, DraftWanted
 from drafters.config import DrafterConfig
 from drafters.health import EJECT_AFTER
@@ -109,15 +109,45 @@ def test_a_late_worker_costs_one_deadline_and_no_pile(client: DrafterClient) -> 
     assert status(client)["away_since"] is None
 
 
-def test_after_a_late_call_the_context_is_sent_again(client: DrafterClient) -> None:
+def test_after_a_late_answer_the_session_goes_on_from_it(client: DrafterClient) -> None:
+    """A drafter that takes longer to open a session than a step waits is not asked to for ever."""
+    worker = Worker()
+    client.set_members([worker.member()])
+    worker.paused = True
+    assert one(client).status == "late"
+    worker.resume()
+    result = one(client, want(token_ids=[*TEXT, 3, 4]))
+    assert (result.status, result.draft.token_ids) == ("ok", (1, 2))
+    request = worker.batches[-1].requests[0]
+    assert (request.context, request.position, request.new_token_ids) == (None, 6, (3, 4))
+
+
+def test_after_a_late_failure_the_context_is_sent_again(client: DrafterClient) -> None:
     worker = Worker()
     client.set_members([worker.member()])
     one(client)
     worker.paused = True
     one(client, want(token_ids=[*TEXT, 3]))
+    worker.error = RuntimeError("planned")
     worker.resume()
+    worker.error = None
     result = one(client, want(token_ids=[*TEXT, 3, 4]))
     assert (result.status, result.draft.token_ids) == ("ok", (1, 2))
+    assert worker.batches[-1].requests[0].context is not None
+
+
+def test_a_late_answer_of_a_restarted_worker_says_nothing_of_sessions(
+    client: DrafterClient,
+) -> None:
+    worker = Worker()
+    client.set_members([worker.member()])
+    one(client)
+    worker.paused = True
+    one(client, want(token_ids=[*TEXT, 3]))
+    worker.forge = lambda reply: DraftBatchReply("start 2", (Draft((99,), (-1,)),), 0.0)
+    worker.resume()
+    worker.forge = None
+    one(client, want(token_ids=[*TEXT, 3, 4]))
     assert worker.batches[-1].requests[0].context is not None
 
 
@@ -143,7 +173,7 @@ def test_need_context_is_answered_within_the_same_call(client: DrafterClient) ->
     worker = Worker()
     client.set_members([worker.member()])
     one(client)
-    worker.server.answer(DraftBatch((), ("s",)))
+    worker.server.answer(DraftBatch((), (ClosedSession("s"),)))
     result = one(client, want(token_ids=[*TEXT, 3]))
     assert (result.status, result.draft.token_ids) == ("ok", (4, 1))
     assert len(worker.batches) == 3
@@ -291,7 +321,7 @@ def test_closed_sessions_go_with_the_next_call(client: DrafterClient) -> None:
     client.close("a")
     one(client, want("b"))
     until(lambda: worker.server.load().num_sessions == 1)
-    assert [batch.closed for batch in worker.batches].count(("a",)) == 1
+    assert [batch.closed for batch in worker.batches].count((ClosedSession("a"),)) == 1
 
 
 def test_in_process_drafters_need_no_worker() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from drafters.api import DraftBatch
+from drafters.api import ClosedSession, DraftBatch
 from drafters.calls import Call
 from drafters.dispatch import Dispatcher
 from drafters.fleet import Fleet
@@ -18,12 +18,12 @@ def test_what_a_busy_worker_could_not_be_told_is_kept() -> None:
     fleet.set_members([member])
     worker.paused = True
     dispatcher.call([Call(member, DraftBatch(()), 0.0)])
-    fleet.close([member.key], "a")
+    fleet.close(member.key, [ClosedSession("a")])
     assert fleet.tick()
     assert len(worker.batches) == 1
     worker.resume()
     assert not fleet.tick()
-    assert worker.batches[-1] == DraftBatch((), ("a",))
+    assert worker.batches[-1] == DraftBatch((), (ClosedSession("a"),))
 
 
 def test_what_a_lost_worker_was_to_be_told_is_dropped() -> None:
@@ -31,10 +31,10 @@ def test_what_a_lost_worker_was_to_be_told_is_dropped() -> None:
     fleet.stop()
     member = Worker().member()
     fleet.set_members([member])
-    fleet.close([member.key], "a")
+    fleet.close(member.key, [ClosedSession("a")])
     fleet.set_members([])
     assert not fleet.tick()
-    assert fleet.take_closed(member.key) == ()
+    assert fleet.take_closed(member) == ()
 
 
 def test_members_of_unknown_drafters_are_ignored() -> None:

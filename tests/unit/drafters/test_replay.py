@@ -15,6 +15,7 @@ from drafters.methods.suffix import Suffix
 from drafters.replay import MAX_NODES, Replayer, count
 from drafters.shadow import (
     MAX_DEPTH,
+    MAX_RANK,
     NUM_SCORE_BUCKETS,
     FollowedTokens,
     ShadowCell,
@@ -84,6 +85,45 @@ def test_siblings_are_offered_together_and_what_was_not_reached_is_not() -> None
     assert count(draft, [8]) == {ShadowCell(6, 1, 0): (1, 0), ShadowCell(6, 1, 1): (1, 1)}
     assert count(draft, [3, 6]) == {ShadowCell(6, 1, 0): (1, 0), ShadowCell(6, 1, 1): (1, 0)}
     assert count(EMPTY_DRAFT, [3]) == count(draft, []) == {}
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Draft:
+    """Trees of up to twelve nodes over three tokens, so that siblings may be alike."""
+    size = draw(st.integers(0, 12))
+    parents = tuple(draw(st.integers(-1, node - 1)) for node in range(size))
+    tokens = tuple(draw(st.integers(0, 2)) for _ in range(size))
+    return Draft(tokens, parents, draw(st.floats(0.0, 40.0)))
+
+
+def slow_count(draft: Draft, came: Sequence[int]) -> dict[ShadowCell, tuple[int, int]]:
+    """Each node by itself: offered if the first of each token's siblings lead to its parent."""
+
+    def siblings(node: int) -> list[int]:
+        return [other for other in range(len(draft)) if draft.parents[other] == draft.parents[node]]
+
+    def path(node: int) -> list[int]:
+        return [] if node < 0 else [*path(draft.parents[node]), node]
+
+    def has_come(node: int) -> bool:
+        depth = len(path(node))
+        alike = [other for other in siblings(node) if draft.token_ids[other] == came[depth - 1]]
+        return alike[:1] == [node]
+
+    total: dict[ShadowCell, tuple[int, int]] = {}
+    for node in range(len(draft)):
+        *above, _ = path(node)
+        depth = len(above) + 1
+        if depth <= min(len(came), MAX_DEPTH) and all(map(has_come, above)):
+            rank = min(MAX_RANK, siblings(node).index(node))
+            cell = ShadowCell(score_bucket(draft.score), depth, rank)
+            add_counts(total, {cell: (1, int(has_come(node)))})
+    return total
+
+
+@given(trees(), st.lists(st.integers(0, 2), max_size=6))
+def test_counts_of_trees_are_those_of_each_node_by_itself(draft: Draft, came: list[int]) -> None:
+    assert count(draft, came) == slow_count(draft, came)
 
 
 def test_high_ranks_share_a_cell() -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drafters.api import ClosedSession
 from drafters.places import SessionPlaces
 
 WORKERS = [("pld", replica, "1") for replica in ("a", "b", "c")]
@@ -21,7 +22,7 @@ def test_sessions_spread_evenly_whatever_comes_and_goes(opens: list[bool]) -> No
             places.close(f"s{index}")
     kept = [f"s{index}" for index in range(9)]
     kept += [f"s{index}" for index, stays in enumerate(opens, start=9) if stays]
-    load = Counter(worker for session in kept for worker in places.close(session))
+    load = Counter(worker for session in kept for worker, _ in places.close(session))
     assert max(load.values()) - min(load[worker] for worker in WORKERS) <= 1
     assert len(places) == 0
 
@@ -34,7 +35,7 @@ def test_a_session_stays_and_says_where_it_was() -> None:
     others = [worker for worker in WORKERS if worker != first]
     second, left = places.assign("s", "pld", others)
     assert (second in others, left) == (True, first)
-    assert places.close("s") == [second]
+    assert places.close("s") == [(second, ClosedSession("s"))]
 
 
 def test_replicas_that_know_nothing_of_each_other_choose_differently() -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Literal, cast
 
 from drafters.api import DraftBatch, DraftBatchReply, DrafterInfo
+from drafters.features import needs_hidden_states
 from drafters.members import Member
 from drafters.methods.prompt_lookup import PromptLookup
 from drafters.sessions import DraftServer
@@ -38,7 +39,13 @@ class Worker:
 
     def member(self) -> Member:
         drafter = self.server.drafter
-        info = DrafterInfo(self.name, drafter.version, 8, self.server.incarnation)
+        info = DrafterInfo(
+            self.name,
+            drafter.version,
+            8,
+            self.server.incarnation,
+            needs_hidden_states(drafter),
+        )
         return Member(self.name, self.replica_id, info, self)
 
     def send(self, batch: DraftBatch) -> Future[DraftBatchReply]:
@@ -65,6 +72,8 @@ class Worker:
             future.set_exception(self.error)
             return
         reply = self.server.answer(batch)
+        while self.server.tidy() is not None:
+            pass
         # A forged reply may be of any type: that is what it is for.
         future.set_result(cast(DraftBatchReply, self.forge(reply)) if self.forge else reply)
 

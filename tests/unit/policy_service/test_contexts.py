@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from policy_service.api import RequestFeatures
 from policy_service.contexts import (
     GLOBAL,
+    SHADOW,
     ContextRegistry,
     context_chain,
     is_specific,
@@ -35,6 +36,12 @@ def test_tenants_are_kept_apart() -> None:
     names = ["", "acme", "acme|r=chat", "a" * 1000, "a" * 1001, "~" + "a" * 24]
     specific = {context_chain(RequestFeatures(tenant=name))[0] for name in names}
     assert len(specific) == len(names)
+
+
+def test_what_only_drafters_compared_is_apart_from_the_rounds() -> None:
+    assert parent_of(SHADOW) is None
+    assert not is_specific(SHADOW)
+    assert parent_of("another") == GLOBAL
 
 
 def test_buckets() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy_service.api import NONE, Arm, ArmCounts, ArmPrior, CellKey, RequestFeatures, Snapshot
-from policy_service.contexts import GLOBAL, context_chain
+from policy_service.contexts import GLOBAL, SHADOW, context_chain
 from policy_service.merge import age_weight, pooled_cells, totals
 from policy_service.priors import arm_priors
 
@@ -39,6 +39,12 @@ def test_parents_are_sums() -> None:
 def test_a_parents_own_counts_are_added() -> None:
     cells = pooled({0: {key(ACME[0]): counts(3, 9), key(ACME[1]): counts(2, 2)}})
     assert cells[key(ACME[1])] == cells[key(GLOBAL)] == (5, 11)
+
+
+def test_shadow_counts_are_in_no_sum() -> None:
+    cells = pooled({0: {key(ACME[0]): counts(3, 9), key(SHADOW): counts(5, 5)}})
+    assert cells[key(SHADOW)] == (5, 5)
+    assert cells[key(GLOBAL)] == (3, 9)
 
 
 def test_counts_fade_by_the_age_of_their_epoch() -> None:
