@@ -169,6 +169,7 @@ def test_a_paused_worker_is_late_and_then_used_again(watched: Watched) -> None:
 def test_what_a_sequence_teaches_comes_back_from_a_worker(handle: DeploymentHandle[Any]) -> None:
     """It never asks for a draft; its tokens come off the hot path and its end is the last."""
     tokens = [1, 2, 3, 4, 5] * 20
+    left_over = num_sessions(handle)
     num_offered = sum(min(16, left) for left in range(1, 90))
     offered = accepted = 0
     follower: Watched
@@ -190,7 +191,7 @@ def test_what_a_sequence_teaches_comes_back_from_a_worker(handle: DeploymentHand
         until(has_come, RECOVERY_S)
         assert accepted == offered == num_offered
         follower.client.close("bell")
-        until(lambda: num_sessions(handle) == 0, RECOVERY_S)
+        until(lambda: num_sessions(handle) <= left_over, RECOVERY_S)
         until(lambda: host_status(handle)["worker"].get("num_closing") == 0, RECOVERY_S)
     status = host_status(handle)["worker"]
     assert (status["num_followed"], status["num_unfollowed"]) == (0, 0)
@@ -227,7 +228,6 @@ def test_the_number_of_workers_follows_their_load(serve_port: int) -> None:
     config = CONFIG.model_copy(update={"autoscaling": autoscaling, "max_sessions": 20})
     handle = serve.run(bind_host("pld", config), name="scaled", route_prefix=None)
     names = [f"s{index}" for index in range(9)]
-
     scaled: Watched
 
     def has_grown() -> bool:

@@ -171,3 +171,14 @@ def test_no_step_waits_longer_than_it_pays(client: DrafterClient) -> None:
     assert is_up(client)
     worker.resume()
     assert draft(client, worth_ms=1e6).status == "ok"
+
+
+def test_being_late_for_a_step_in_a_hurry_excuses_no_failures(
+    client: DrafterClient, worker: Worker
+) -> None:
+    worker.error = RuntimeError("planned")
+    assert [draft(client).status for _ in range(EJECT_AFTER - 1)] == ["failed"] * (EJECT_AFTER - 1)
+    worker.paused = True
+    assert draft(client, worth_ms=1.0).status == "late"
+    worker.resume()
+    assert draft(client).status == "away"

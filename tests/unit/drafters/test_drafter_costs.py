@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,8 @@ from drafters.calls import Call
 from drafters.client import DrafterClient, DraftWanted
 from drafters.config import DrafterConfig
 from drafters.histogram import BOUNDS_MS, Histogram
+from drafters.methods.prompt_lookup import PromptLookup
+from drafters.sessions import DraftServer
 from drafters.tally import MAX_DEPTH, DrafterTally, depths
 from tests.unit.drafters.workers import PostTransport, Worker, until
 
@@ -139,3 +142,42 @@ def test_after_a_late_call_the_last_tokens_are_sent_from_where_it_is_known(
     worker.resume()
     until(lambda: any(batch.closed for batch in worker.batches))
     assert worker.batches[-1].closed == (ClosedSession("s", 6, (3, 4, 9)),)
+
+
+def test_workers_are_told_of_the_last_ends_when_the_client_stops() -> None:
+    client = DrafterClient({"pld": DrafterConfig()}, transports={"worker": PostTransport()})
+    worker = Worker()
+    client.set_members([worker.member()])
+    client.draft([DraftWanted("s", "pld", 2, TEXT, 3, NOISE)])
+    client.close("s", [*TEXT, 3])
+    client.stop()
+    assert worker.server.load().num_sessions == 0
+    assert client.num_open == 0
+
+
+@pytest.mark.parametrize(
+    ("closed", "tail"),
+    [
+        (ClosedSession("s", 6, (7, 8)), (7, 8)),
+        (ClosedSession("s", 4, (1, 2, 7, 8)), (7, 8)),
+        (ClosedSession("s", 4, (1, 2)), None),
+        (ClosedSession("s", 7, (8, 9)), None),
+        (ClosedSession("s"), None),
+    ],
+)
+def test_a_drafter_gets_of_the_last_tokens_those_that_it_has_not(
+    closed: ClosedSession, tail: tuple[int, ...] | None
+) -> None:
+    extended: list[Sequence[int]] = []
+
+    class Recording(PromptLookup):
+        def extend(self, session_id: str, token_ids: Sequence[int]) -> None:
+            extended.append(token_ids)
+
+    server = DraftServer(Recording(), "1", time.perf_counter)
+    context = SessionContext(tuple(TEXT), 3, NOISE)
+    server.answer(DraftBatch((DraftRequest("s", 0, (), 2, context),), (closed,)))
+    server.answer(DraftBatch((), (closed,)))
+    while server.tidy() is not None:
+        pass
+    assert extended == ([] if tail is None else [tail])

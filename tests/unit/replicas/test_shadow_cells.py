@@ -1,4 +1,4 @@
-"""Shadow scores on their way to the pool: none lost, none mistaken for rounds, and they give way."""
+"""Shadow scores on their way to the pool: none lost, none taken for rounds, and they give way."""
 
 from __future__ import annotations
 
