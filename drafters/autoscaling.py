@@ -16,6 +16,9 @@ LOAD = "load"
 """Name of the metric that hosts report."""
 
 
+_ROUNDING = 1e-9
+
+
 class LoadContext(Protocol):
     """What is used of ``ray.serve.config.AutoscalingContext``."""
 
@@ -50,7 +53,8 @@ class LoadPolicy:
         if not loads:
             return float(num_hosts), {}
         mean = sum(loads.values()) / len(loads)
-        return mean * num_hosts / self._target_load, {}
+        # Serve rounds up, and must not do so for the last bit of a quotient.
+        return max(0.0, mean * num_hosts / self._target_load - _ROUNDING), {}
 
 
 class LoadMeter:
@@ -64,16 +68,19 @@ class LoadMeter:
         self._max_sessions = max_sessions
         self._last: tuple[float, Mapping[str, Any]] | None = None
 
-    def load(self, status: Mapping[str, Any], now: float) -> float:
+    def load(self, status: Mapping[str, Any], now: float) -> float | None:
         """Return the load: 1 is all that the worker can do.
 
         It is the share of the time it spent in calls or the share of its sessions that are open,
-        whichever is larger, and at least 1 if it had to refuse something.
+        whichever is larger, and at least 1 if it had to refuse something. None if it said nothing:
+        a worker too busy to answer is not an idle one.
 
         Args:
             status: What the worker said of itself; empty if it said nothing.
             now: Seconds from any start.
         """
+        if not status:
+            return None
         last, self._last = self._last, (now, status)
         sessions = float(status.get("num_sessions", 0)) / self._max_sessions
         if last is None or last[1].get("incarnation") != status.get("incarnation"):

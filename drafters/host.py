@@ -86,7 +86,8 @@ class DrafterHostDeployment:
         """Return the worker's load, which Serve cannot see; asked for by Serve."""
         child = self._child
         load = await child_status(child, self._config.ping_period_s) if child else {}
-        return {LOAD: self._meter.load(load, time.monotonic())}
+        known = self._meter.load(load, time.monotonic())
+        return {} if known is None else {LOAD: known}
 
     async def check_health(self) -> None:
         """Tell Serve whether this host can do its work.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,7 @@ def test_without_a_load_nothing_changes(metrics: Mapping[str, Mapping[Any, float
 
 
 def test_a_host_that_has_not_reported_counts_as_the_others() -> None:
-    assert LoadPolicy(0.5)(Context(2, {LOAD: {"a": 1.0}}))[0] == 4.0
+    assert LoadPolicy(0.5)(Context(2, {LOAD: {"a": 1.0}}))[0] == pytest.approx(4.0)
 
 
 def worker(**changes: Any) -> dict[str, Any]:
@@ -68,12 +69,25 @@ def test_a_worker_that_refuses_has_all_it_can_do(counter: str) -> None:
     assert meter.load(worker(**{counter: 1}), 2.0) == 0.0
 
 
-def test_a_restarted_or_silent_worker_starts_anew() -> None:
+def test_a_restarted_worker_starts_anew() -> None:
     meter = LoadMeter(max_sessions=100)
     meter.load(worker(busy_ms=900.0), 0.0)
     assert meter.load(worker(busy_ms=10.0, incarnation="2"), 1.0) == 0.0
-    assert meter.load({}, 2.0) == 0.0
-    assert meter.load(worker(busy_ms=10.0, incarnation="2"), 3.0) == 0.0
+
+
+def test_a_silent_worker_is_not_an_idle_one() -> None:
+    meter = LoadMeter(max_sessions=100)
+    meter.load(worker(busy_ms=0.0), 0.0)
+    assert meter.load({}, 1.0) is None
+    assert meter.load(worker(busy_ms=1800.0), 2.0) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("num_hosts", range(1, 10))
+@pytest.mark.parametrize("target", [0.1, 0.3, 0.7])
+def test_hosts_with_the_load_they_should_have_are_enough(num_hosts: int, target: float) -> None:
+    loads = {str(host): target for host in range(num_hosts)}
+    wanted, _ = LoadPolicy(target)(Context(num_hosts, {LOAD: loads}))
+    assert math.ceil(wanted) == num_hosts
 
 
 def test_hosts_and_workers_go_where_the_labels_say() -> None:
