@@ -100,7 +100,7 @@ class DraftQueue:
                 call = None
             if call is not None:
                 self._answer(call)
-            elif self._is_stopped:
+            elif self._is_stopped and self._calls.empty():
                 return
             else:
                 pause_s = self._tidy()

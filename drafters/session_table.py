@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 
 
 class SessionTable:
@@ -28,9 +29,12 @@ class SessionTable:
 
     def has_room(self, session_id: str, now: float) -> bool:
         """Return whether the session is open or may be opened."""
-        if session_id in self._used_at or len(self._used_at) < self._max_sessions:
+        surplus = len(self._used_at) - self._max_sessions
+        if session_id in self._used_at or surplus < 0:
             return True
-        return now - next(iter(self._used_at.values())) > self._spare_s
+        # the oldest ones are to make room for those that were opened since ``take_surplus``
+        used_at = next(islice(self._used_at.values(), surplus, None))
+        return now - used_at > self._spare_s
 
     def use(self, session_id: str, now: float) -> None:
         """Note that the session was used at ``now`` (seconds)."""

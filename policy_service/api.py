@@ -229,6 +229,10 @@ class ArmCounts:
         return self.reward_micros / 1e6 if kind == "time" else float(self.reward_tokens)
 
 
+SHADOW = "shadow"
+"""Context, apart from all others, of drafts that were not made but only compared with what came."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class CellKey:
     """Names one set of counters: a context and an arm, for one target model and drafter version.

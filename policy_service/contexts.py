@@ -21,12 +21,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from policy_service.api import RequestFeatures
+from policy_service.api import SHADOW, RequestFeatures
 
 GLOBAL = "global"
 """The root: every round counts here."""
-SHADOW = "shadow"
-"""Apart from all others: counts of drafts that were not made, but only compared with what came."""
 
 CODE_BOUNDS = (0.04, 0.10)
 LENGTH_BOUNDS = (64, 256, 1024, 4096, 16384)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from drafters.shadow import ShadowCounts
-from policy_service.api import ArmCounts, CellKey
-from policy_service.contexts import SHADOW
+from policy_service.api import SHADOW, ArmCounts, CellKey
 
 
 def shadow_cells(

@@ -165,7 +165,8 @@ def test_no_step_waits_longer_than_it_pays(client: DrafterClient) -> None:
     worker.paused = True
     started = time.monotonic()
     late = draft(client, worth_ms=10.0)
-    assert (late.status, round(late.wait_ms)) == ("late", 10)
+    assert late.status == "late"
+    assert 10.0 <= late.wait_ms < LIMIT_MS * 0.8
     assert (time.monotonic() - started) * 1e3 < LIMIT_MS * 0.8
     assert draft(client, worth_ms=0.0).status == "late"
     assert is_up(client)

@@ -33,6 +33,18 @@ class Clock:
         return self.now
 
 
+class Noting(Suffix):
+    """Notes the tokens that come after a session was opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[int] = []
+
+    def extend(self, session_id: str, token_ids: Sequence[int]) -> None:
+        self.came.extend(token_ids)
+        super().extend(session_id, token_ids)
+
+
 def server(clock: Clock, max_sessions: int = 8, idle_s: float = 60.0) -> DraftServer:
     return DraftServer(PromptLookup(), "one", clock, SessionTable(max_sessions, idle_s))
 
@@ -126,12 +138,24 @@ def test_a_session_that_is_opened_again_is_not_closed_later() -> None:
 def test_a_method_that_learns_from_replies_gets_their_ends(
     closed: ClosedSession, shared: bool
 ) -> None:
-    drafts = DraftServer(Suffix(), "one", Clock())
+    drafter = Noting()
+    drafts = DraftServer(drafter, "one", Clock())
     answer(drafts, opening("a"))
     drafts.answer(DraftBatch((), (closed,)))
     tidy(drafts)
+    assert drafter.came == ([7, 8, 9] if shared else [])
     (draft,) = answer(drafts, opening("b", (5, 5, 7, 8)))
     assert tokens(draft) == ((9,) if shared else ())
+
+
+def test_of_a_session_that_ends_twice_the_first_end_counts() -> None:
+    drafter = Noting()
+    drafts = DraftServer(drafter, "one", Clock())
+    answer(drafts, opening("a"))
+    for closed in (ClosedSession("a", 6, (7, 8, 9)), ClosedSession("a")):
+        drafts.answer(DraftBatch((), (closed,)))
+    tidy(drafts)
+    assert drafter.came == [7, 8, 9]
 
 
 def test_a_session_that_is_followed_is_closed_when_it_has_been_replayed() -> None:
@@ -193,6 +217,20 @@ def test_no_more_sessions_than_the_bound_are_taken_on() -> None:
     assert tokens(answer(drafts, DraftRequest("a", len(TEXT), (), 2))[0]) == (3, 4)
     reply = drafts.answer(DraftBatch((opening("b"),), (ClosedSession("a"),)))
     assert tokens(reply.drafts[0]) == (3, 4)
+
+
+def test_one_spare_session_makes_room_for_one() -> None:
+    """A call that opens several takes no more than there is: the other one is in use."""
+    clock = Clock()
+    drafts = server(clock, max_sessions=2)
+    answer(drafts, opening("spare"))
+    clock.now = 15.0
+    answer(drafts, opening("used"))
+    clock.now = 25.0
+    first, second = answer(drafts, opening("a"), opening("b"))
+    assert tokens(first) == (3, 4)
+    assert second == Busy("sessions")
+    assert tokens(answer(drafts, DraftRequest("used", len(TEXT), (), 2))[0]) == (3, 4)
 
 
 def test_idle_sessions_are_swept() -> None:

@@ -139,27 +139,30 @@ def opening(session_id: str) -> DraftBatch:
     return DraftBatch((DraftRequest(session_id, 0, (), 2, context),))
 
 
+def until_waiting(queue: DraftQueue, num_calls: int) -> None:
+    until(lambda: queue.num_waiting == num_calls)
+
+
 def test_a_queue_refuses_what_would_wait_too_long_and_says_how_long_the_others_did() -> None:
     drafter = Slow()
     queue = DraftQueue(DraftServer(drafter, "1", time.perf_counter), time.perf_counter, 2)
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(4) as pool:
         first = pool.submit(queue.call, opening("a"))
         assert drafter.begun.wait(5.0)
         others = [pool.submit(queue.call, opening(name)) for name in "bc"]
-        until(lambda: queue.num_waiting == 2)
+        until_waiting(queue, 2)
         refused = queue.call(opening("d"))
         assert refused.drafts == (Busy("queue"),)
         assert not first.done()
+        errand = pool.submit(queue.call, DraftBatch((), (ClosedSession("x"),)))
+        until_waiting(queue, 3)
         drafter.may_go_on.set()
         replies = [future.result(5.0) for future in (first, *others)]
+        assert errand.result(5.0).drafts == ()
     assert all(isinstance(reply.drafts[0], Draft) for reply in replies)
     assert min(reply.queue_ms for reply in replies[1:]) > 0.0
     assert queue.num_refused == 1
     queue.stop()
-
-
-def until_waiting(queue: DraftQueue, num_calls: int) -> None:
-    until(lambda: queue.num_waiting == num_calls)
 
 
 def test_a_queue_answers_in_turn_and_tidies_up_when_nobody_waits() -> None:
@@ -190,6 +193,27 @@ def test_a_queue_answers_in_turn_and_tidies_up_when_nobody_waits() -> None:
     until(lambda: len(done) == 6)
     assert done == [*(f"open {name}" for name in "abcd"), "close x", "close y"]
     queue.stop()
+
+
+def test_a_queue_that_is_stopped_answers_those_that_wait() -> None:
+    drafter = Slow()
+    queue = DraftQueue(DraftServer(drafter, "1", time.perf_counter), time.perf_counter)
+    queue.server.answer(DraftBatch((), (ClosedSession("x"),)))
+    replies: list[DraftBatchReply] = []
+
+    def call(session_id: str) -> None:
+        replies.append(queue.call(opening(session_id)))
+
+    # daemons: a caller that is never answered must not keep the tests from ending
+    threading.Thread(target=call, args=("a",), daemon=True).start()
+    assert drafter.begun.wait(5.0)
+    queue.wake()
+    threading.Thread(target=call, args=("b",), daemon=True).start()
+    until_waiting(queue, 2)
+    threading.Thread(target=queue.stop, daemon=True).start()
+    until_waiting(queue, 3)
+    drafter.may_go_on.set()
+    until(lambda: len(replies) == 2)
 
 
 def test_nothing_is_tidied_up_during_a_call() -> None:

@@ -15,12 +15,12 @@ from drafters.health import EJECT_AFTER
 from drafters.methods.prompt_lookup import PromptLookup
 from tests.unit.drafters.workers import GoneError, PostTransport, Worker, until
 
-DEADLINE_MS = 60.0
+DEADLINE_MS = 150.0
 TEXT = [1, 2, 3, 4, 1, 2]
 NOISE = NoiseKey(0, 0, 0.0)
 
 
-CONFIG = DrafterConfig(deadline_ms=DEADLINE_MS)
+CONFIG = DrafterConfig(deadline_ms=DEADLINE_MS, min_deadline_ms=DEADLINE_MS)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drafters.api import (
@@ -31,11 +31,12 @@ from tests.unit.drafters.workers import PostTransport, Worker, until
 
 TEXT = [1, 2, 3, 4, 1, 2]
 NOISE = NoiseKey(0, 0, 0.0)
+CONFIG = DrafterConfig(min_deadline_ms=250.0)
 
 
 @pytest.fixture
 def client() -> Iterator[DrafterClient]:
-    drafters = DrafterClient({"pld": DrafterConfig()}, transports={"worker": PostTransport()})
+    drafters = DrafterClient({"pld": CONFIG}, transports={"worker": PostTransport()})
     yield drafters
     drafters.stop()
 
@@ -80,6 +81,8 @@ def test_depths_of_trees_and_of_very_long_chains() -> None:
 
 
 @given(st.lists(st.floats(0.0, 9_999.0), min_size=1, max_size=60), st.floats(0.01, 1.0))
+@example([1.0, 3.0], 1.0)
+@example([1.0, 3.0], 0.5)
 def test_quantiles_are_right_to_the_bucket(times: list[float], share: float) -> None:
     histogram = Histogram()
     for ms in times:
@@ -145,7 +148,7 @@ def test_after_a_late_call_the_last_tokens_are_sent_from_where_it_is_known(
 
 
 def test_workers_are_told_of_the_last_ends_when_the_client_stops() -> None:
-    client = DrafterClient({"pld": DrafterConfig()}, transports={"worker": PostTransport()})
+    client = DrafterClient({"pld": CONFIG}, transports={"worker": PostTransport()})
     worker = Worker()
     client.set_members([worker.member()])
     client.draft([DraftWanted("s", "pld", 2, TEXT, 3, NOISE)])

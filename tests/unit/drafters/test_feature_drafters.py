@@ -18,6 +18,7 @@ from tests.unit.drafters.workers import PostTransport, Worker
 
 TEXT = [1, 2, 3, 4, 1, 2]
 NOISE = NoiseKey(0, 0, 0.0)
+CONFIG = DrafterConfig(min_deadline_ms=250.0)
 
 
 class Features(PromptLookup):
@@ -49,7 +50,7 @@ def want(session_id: str, token_ids: list[int], with_states: bool = True) -> Dra
 
 @pytest.fixture
 def client() -> Iterator[DrafterClient]:
-    drafters = DrafterClient({"pld": DrafterConfig()}, transports={"worker": PostTransport()})
+    drafters = DrafterClient({"pld": CONFIG}, transports={"worker": PostTransport()})
     yield drafters
     drafters.stop()
 

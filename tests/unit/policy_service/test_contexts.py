@@ -3,10 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy_service.api import RequestFeatures
+from policy_service.api import SHADOW, RequestFeatures
 from policy_service.contexts import (
     GLOBAL,
-    SHADOW,
     ContextRegistry,
     context_chain,
     is_specific,

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy_service.api import NONE, Arm, ArmCounts, ArmPrior, CellKey, RequestFeatures, Snapshot
-from policy_service.contexts import GLOBAL, SHADOW, context_chain
+from policy_service.api import (
+    NONE,
+    SHADOW,
+    Arm,
+    ArmCounts,
+    ArmPrior,
+    CellKey,
+    RequestFeatures,
+    Snapshot,
+)
+from policy_service.contexts import GLOBAL, context_chain
 from policy_service.merge import age_weight, pooled_cells, totals
 from policy_service.priors import arm_priors
 
