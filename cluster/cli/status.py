@@ -71,8 +71,10 @@ def ask(url: str, api_key: str | None) -> dict[str, Any]:
 def print_table(answer: dict[str, Any], found: list[Row]) -> None:
     """Print the rows."""
     table = Table(title=f"model {answer.get('model', '?')}", title_justify="left")
-    for heading in ("part", "name", "state", "away for", "done without", "detail"):
-        table.add_column(heading, justify="right" if heading == "done without" else "left")
+    for heading in ("part", "name", "state", "away for"):
+        table.add_column(heading, no_wrap=True)  # what is searched for stays in one piece
+    table.add_column("done without", justify="right", min_width=4)
+    table.add_column("detail", overflow="fold")
     for row in found:
         table.add_row(
             row.part,
