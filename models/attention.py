@@ -8,6 +8,7 @@ everything about the cache stays here. Honours ``scaling``, ``sliding_window``, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,8 +17,23 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from models.batch import PackedBatch
-from models.grouping import SegmentGroup, grouped
+from models.grouping import grouped
 from models.kv_cache import KVCache, LayerShape
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What becomes of the scores.
+
+    Attributes:
+        scale: Factor on them.
+        softcap: Soft limit, ``softcap * tanh(scores / softcap)``; None for none.
+        sinks: Extra logit a head, ``[num_heads]``; None for none.
+    """
+
+    scale: float
+    softcap: float | None = None
+    sinks: Tensor | None = None
 
 
 class PagedAttention:
@@ -84,9 +100,8 @@ class PagedAttention:
             keys, values = self._cache.keys[layer], self._cache.values[layer]
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
         attend_all = attend_rows if self._row_by_row else attend_segments
-        output = attend_all(
-            query[0], keys, values, self._batch, sliding_window, scale, softcap, s_aux
-        )
+        scoring = Scoring(scale, softcap, s_aux)
+        output = attend_all(query[0], keys, values, self._batch, sliding_window, scoring)
         return output.unsqueeze(0), None
 
 
@@ -96,9 +111,7 @@ def attend_segments(
     values: Tensor,
     batch: PackedBatch,
     window: int | None,
-    scale: float,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    scoring: Scoring,
 ) -> Tensor:
     """Attend from every segment's rows to its own context.
 
@@ -108,9 +121,7 @@ def attend_segments(
         values: One layer's, by slot, ``[num_slots, num_kv_heads, value_dim]``.
         batch: The step.
         window: Sliding window in tokens; None for full attention.
-        scale: Factor on the scores.
-        softcap: Soft limit of the scores; None for none.
-        sinks: Extra logit a head, ``[num_heads]``; None for none.
+        scoring: What becomes of the scores.
 
     Returns:
         ``[num_rows, num_heads, value_dim]``.
@@ -119,13 +130,8 @@ def attend_segments(
     share = query.shape[0] // keys.shape[1]
     for group in grouped(batch, query.device):
         mask = group.mask(window, query.device, query.dtype, share)
-        part = query[:, group.rows]
-        if group.size > 1:
-            output = _attend_group(part, keys, values, group, mask, scale, softcap, sinks)
-        else:
-            context = group.context
-            own = None if mask is None else mask[0, 0]
-            output = attend(part, keys[context], values[context], own, scale, softcap, sinks)
+        key, value = (_at(stored, group.context) for stored in (keys, values))
+        output = attend(query[:, group.rows], key, value, mask, scoring, group.size)
         outputs.append((group.rows, output))
     if len(outputs) == 1:
         return outputs[0][1]
@@ -135,57 +141,21 @@ def attend_segments(
     return result
 
 
-def _attend_group(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    group: SegmentGroup,
-    mask: Tensor | None,
-    scale: float,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    """Attend for all segments of a group at once; ``query`` is that of the group's rows."""
-    num_heads, _, key_dim = query.shape
-    num_kv_heads, size, num_rows = keys.shape[1], group.size, group.num_rows
-    split = query.reshape(num_kv_heads, -1, size, num_rows, key_dim).permute(2, 0, 1, 3, 4)
-    gathered = (
-        stored.index_select(0, group.slots).view(size, group.longest, *stored.shape[1:])
-        for stored in (keys, values)
-    )
-    key, value = (stored.transpose(1, 2) for stored in gathered)
-    own = split.reshape(size, num_kv_heads, -1, key_dim)
-    output = _scored(own, key, value, mask, scale, softcap, sinks)
-    output = output.reshape(size, num_heads, num_rows, -1).transpose(1, 2)
-    return output.reshape(size * num_rows, num_heads, -1)
-
-
 def attend_rows(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
     batch: PackedBatch,
     window: int | None,
-    scale: float,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    scoring: Scoring,
 ) -> Tensor:
     """Do what ``attend_segments`` does, each row by itself: bit for bit the same in any company."""
     outputs = []
     for segment in batch.segments:
         for row, context in enumerate(segment.row_contexts(window, query.device)):
             at = segment.first_row + row
-            outputs.append(
-                attend(
-                    query[:, at : at + 1],
-                    keys[context],
-                    values[context],
-                    None,
-                    scale,
-                    softcap,
-                    sinks,
-                )
-            )
+            key, value = (_at(stored, context) for stored in (keys, values))
+            outputs.append(attend(query[:, at : at + 1], key, value, None, scoring))
     return torch.cat(outputs)
 
 
@@ -194,69 +164,57 @@ def attend(
     keys: Tensor,
     values: Tensor,
     mask: Tensor | None,
-    scale: float,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    scoring: Scoring,
+    size: int = 1,
 ) -> Tensor:
-    """Attend from one segment's rows to its context.
+    """Attend from the rows of some segments of one shape to their contexts.
 
     Heads that share keys are laid out as rows, so keys and values are not repeated.
 
     Args:
-        query: ``[num_heads, num_rows, key_dim]``.
-        keys: ``[num_context, num_kv_heads, key_dim]``.
-        values: ``[num_context, num_kv_heads, value_dim]``.
+        query: ``[num_heads, size * num_rows, key_dim]``.
+        keys: ``[size * num_context, num_kv_heads, key_dim]``.
+        values: ``[size * num_context, num_kv_heads, value_dim]``.
         mask: What to add to the scores of each row of each head that shares keys,
-            ``[num_heads / num_kv_heads * num_rows, num_context]``; None for nothing.
-        scale: Factor on the scores.
-        softcap: Soft limit of the scores; None for none.
-        sinks: Extra logit a head, ``[num_heads]``; None for none.
+            ``[size, 1, num_heads / num_kv_heads * num_rows, num_context]``; None for nothing.
+        scoring: What becomes of the scores.
+        size: Number of segments.
 
     Returns:
-        ``[num_rows, num_heads, value_dim]``.
+        ``[size * num_rows, num_heads, value_dim]``.
     """
-    num_heads, num_rows, key_dim = query.shape
-    num_kv_heads = keys.shape[1]
-    group = num_heads // num_kv_heads
-    by_kv_head = query.reshape(1, num_kv_heads, group * num_rows, key_dim)
-    keys, values = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
-    output = _scored(by_kv_head, keys, values, mask, scale, softcap, sinks)
-    return output.reshape(num_heads, num_rows, -1).transpose(0, 1)
+    num_heads, num_queries, key_dim = query.shape
+    num_kv_heads, num_rows = keys.shape[1], num_queries // size
+    by_segment = query.reshape(num_kv_heads, -1, size, num_rows, key_dim).permute(2, 0, 1, 3, 4)
+    own = by_segment.reshape(size, num_kv_heads, -1, key_dim)
+    key, value = (
+        stored.view(size, -1, *stored.shape[1:]).transpose(1, 2) for stored in (keys, values)
+    )
+    if scoring.softcap is None and scoring.sinks is None:
+        output = scaled_dot_product_attention(own, key, value, attn_mask=mask, scale=scoring.scale)
+    else:
+        output = _attend_plainly(own, key, value, mask, scoring)
+    output = output.reshape(size, num_heads, num_rows, -1).transpose(1, 2)
+    return output.reshape(num_queries, num_heads, -1)
 
 
-def _scored(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Tensor | None,
-    scale: float,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    """Attend, all of ``[size, num_kv_heads, ...]``, with torch's kernel where it knows how."""
-    if softcap is None and sinks is None:
-        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
-    return _attend_plainly(query, keys, values, mask, scale, softcap, sinks)
+def _at(stored: Tensor, context: slice | Tensor) -> Tensor:
+    """Return keys or values of a context, ``[num_context, num_kv_heads, dim]``."""
+    return stored[context] if isinstance(context, slice) else stored.index_select(0, context)
 
 
 def _attend_plainly(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Tensor | None,
-    scale: float,
-    softcap: float | None,
-    sinks: Tensor | None,
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring
 ) -> Tensor:
-    scores = query @ keys.transpose(-1, -2) * scale
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
+    scores = query @ keys.transpose(-1, -2) * scoring.scale
+    if scoring.softcap is not None:
+        scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
     if mask is not None:
         scores = scores + mask
     scores = scores.float()
-    if sinks is not None:
+    if scoring.sinks is not None:
         size, num_kv_heads, rows, _ = scores.shape
-        extra = sinks.float().reshape(num_kv_heads, -1, 1)
+        extra = scoring.sinks.float().reshape(num_kv_heads, -1, 1)
         extra = extra.expand(-1, -1, rows // extra.shape[1]).reshape(1, num_kv_heads, rows, 1)
         extra = extra.expand(size, -1, -1, -1)
         weights = torch.softmax(torch.cat([scores, extra], dim=-1), dim=-1)[..., :-1]

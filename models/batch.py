@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from models.grouping import SegmentGroup
 
 
 @dataclass(slots=True)
@@ -27,8 +30,9 @@ class Segment:
         first_row: Index of its first row in the pack.
         num_cached: Tokens of the sequence whose keys and values are in the cache.
         token_ids: Tokens of its rows, ``[num_rows]``.
-        tree: Parents of the rows at its end that are a tree, as indices into the tree, smaller than
-            their own; -1 is the last committed row. Empty if all rows are committed.
+        tree: Parents of the tokens at its end that are a tree, as indices into the tree, smaller
+            than their own; -1 is the last committed token. Empty if all rows are committed. The
+            first of a tree may be in the cache, behind the committed tokens; all rows are then its.
         slots: Cache slots of all tokens, cached and new, ``[num_cached + num_rows]``.
         num_logits: How many rows, counted from the end, need logits.
     """
@@ -39,9 +43,7 @@ class Segment:
     tree: Sequence[int]
     slots: list[int]
     num_logits: int
-    _masks: dict[tuple[int | None, int, torch.dtype], Tensor | None] = field(default_factory=dict)
     _row_contexts: dict[int | None, list[slice | Tensor]] = field(default_factory=dict)
-    _context: slice | Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -50,23 +52,24 @@ class Segment:
 
     @property
     def num_committed(self) -> int:
-        """Rows before the tree."""
-        return self.num_rows - len(self.tree)
+        """Tokens before the tree, cached and new: the position of its first ones."""
+        return self.num_cached + self.num_rows - len(self.tree)
 
     def positions(self) -> list[int]:
         """Return the position of each row in its sequence; siblings in a tree share one."""
-        start, committed = self.num_cached, self.num_committed
-        positions = list(range(start, start + committed))
-        depths: list[int] = []
+        committed = range(self.num_cached, self.num_committed)
+        num_new = self.num_rows - len(committed)
+        return [*committed, *self._tree_positions()[len(self.tree) - num_new :]]
+
+    def _tree_positions(self) -> list[int]:
+        positions: list[int] = []
         for parent in self.tree:
-            depths.append(depths[parent] + 1 if parent >= 0 else 0)
-        return positions + [start + committed + depth for depth in depths]
+            positions.append(positions[parent] + 1 if parent >= 0 else self.num_committed)
+        return positions
 
     def context(self, device: torch.device) -> slice | Tensor:
         """Return how to find the segment's keys: a slice where its slots follow each other."""
-        if self._context is None:
-            self._context = index_of(self.slots, device)
-        return self._context
+        return index_of(self.slots, device)
 
     def row_contexts(self, window: int | None, device: torch.device) -> list[slice | Tensor]:
         """Return how to find the keys that each row sees, one entry a row; see ``mask``."""
@@ -92,27 +95,22 @@ class Segment:
             0 for keys that a row sees and minus infinity for others, or None where every row sees
             every key.
         """
-        key = (window, group, dtype)
-        if key not in self._masks:
-            visible = self._visible(window)
-            mask = None
-            if not visible.all():
-                hidden = np.where(np.tile(visible, (group, 1)), np.float32(0), -np.inf)
-                mask = torch.from_numpy(hidden).to(device, dtype)
-            self._masks[key] = mask
-        return self._masks[key]
+        visible = self._visible(window)
+        if visible.all():
+            return None
+        hidden = np.where(np.tile(visible, (group, 1)), np.float32(0), -np.inf)
+        return torch.from_numpy(hidden).to(device, dtype)
 
     def _visible(self, window: int | None) -> NDArray[np.bool_]:
-        num_rows, committed = self.num_rows, self.num_committed
-        visible = np.ones((num_rows, self.num_cached + num_rows), dtype=np.bool_)
-        new = np.tri(num_rows, dtype=np.bool_)
+        num_rows, total = self.num_rows, self.num_cached + self.num_rows
+        visible = np.tri(num_rows, total, self.num_cached, dtype=np.bool_)
         if any(parent != node - 1 for node, parent in enumerate(self.tree)):
-            new[committed:, committed:] = _ancestors(self.tree)
-        visible[:, self.num_cached :] = new
+            new = min(num_rows, len(self.tree))
+            visible[-new:, self.num_committed :] = _ancestors(self.tree)[-new:]
         if window is not None:
-            rows = np.array(self.positions())
-            keys = np.concatenate([np.arange(self.num_cached), rows])
-            visible &= rows[:, None] - keys[None, :] < window
+            tree = np.array(self._tree_positions(), dtype=np.int64)
+            keys = np.concatenate([np.arange(self.num_committed), tree])
+            visible &= keys[self.num_cached :, None] - keys[None, :] < window
         return visible
 
 
@@ -128,7 +126,7 @@ class PackedBatch:
 
     segments: list[Segment] = field(default_factory=list)
     num_rows: int = 0
-    groups: Any = None
+    groups: list[SegmentGroup] | None = None
 
     def add(
         self,
@@ -142,9 +140,9 @@ class PackedBatch:
 
         Args:
             num_cached: Tokens of the sequence that are in the cache.
-            token_ids: Tokens to compute: at least one committed, then those of the tree.
+            token_ids: Tokens to compute, at least one: committed ones, then those of the tree.
             slots: Slots of the cached tokens and of ``token_ids``.
-            needs_logits: Whether the last committed token's logits (and the tree's) are wanted.
+            needs_logits: Whether the logits of the last committed token and of the tree are wanted.
             tree: Parents of the tree's tokens; see ``Segment``.
         """
         segment = Segment(
@@ -153,7 +151,7 @@ class PackedBatch:
             token_ids=list(token_ids),
             tree=tree,
             slots=slots,
-            num_logits=len(tree) + 1 if needs_logits else 0,
+            num_logits=min(len(tree) + 1, len(token_ids)) if needs_logits else 0,
         )
         assert len(slots) == num_cached + segment.num_rows
         self.segments.append(segment)

@@ -30,8 +30,7 @@ class SegmentGroup:
         num_rows: Rows of each.
         longest: Length of the longest context, cached and new.
         rows: Their rows in the pack, segment by segment.
-        slots: Slots of their contexts, filled up, ``[size * longest]``; for one, ``context`` does.
-        context: How to find the keys of the first.
+        context: How to find their keys, segment by segment, filled up, ``size * longest`` of them.
     """
 
     def __init__(self, segments: Sequence[Segment], device: torch.device) -> None:
@@ -41,10 +40,7 @@ class SegmentGroup:
         self.longest = max(len(one.slots) for one in segments)
         rows = [one.first_row + row for one in segments for row in range(self.num_rows)]
         self.rows = index_of(rows, device)
-        several = segments if self.size > 1 else ()
-        filled = [[*one.slots, *one.slots[-1:] * self._missing(one)] for one in several]
-        self.slots = torch.tensor(filled, dtype=torch.long, device=device).flatten()
-        self.context = segments[0].context(device)
+        self.context = segments[0].context(device) if self.size == 1 else self._filled(device)
         self._masks: dict[tuple[int | None, int, torch.dtype], Tensor | None] = {}
 
     def mask(
@@ -60,6 +56,8 @@ class SegmentGroup:
         self, window: int | None, device: torch.device, dtype: torch.dtype, group: int
     ) -> Tensor | None:
         masks = [one.mask(window, device, dtype, group) for one in self._segments]
+        if self.size == 1:
+            return None if masks[0] is None else masks[0][None, None]
         if all(mask is None for mask in masks) and not any(map(self._missing, self._segments)):
             return None
         shape = (self.size, 1, group * self.num_rows, self.longest)
@@ -67,6 +65,10 @@ class SegmentGroup:
         for index, (one, mask) in enumerate(zip(self._segments, masks, strict=True)):
             filled[index, 0, :, : len(one.slots)] = 0 if mask is None else mask
         return filled
+
+    def _filled(self, device: torch.device) -> Tensor:
+        slots = [[*one.slots, *one.slots[-1:] * self._missing(one)] for one in self._segments]
+        return torch.tensor(slots, device=device).flatten()
 
     def _missing(self, segment: Segment) -> int:
         return self.longest - len(segment.slots)
@@ -84,5 +86,4 @@ def grouped(batch: PackedBatch, device: torch.device) -> list[SegmentGroup]:
             alone = index + 1 if one.num_rows > _MOST_ROWS else 0
             alike[one.num_rows, len(one.slots).bit_length(), alone].append(one)
         batch.groups = [SegmentGroup(segments, device) for segments in alike.values()]
-    groups: list[SegmentGroup] = batch.groups
-    return groups
+    return batch.groups

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, silu
 
-from models.attention import attend_rows, attend_segments
+from models.attention import Scoring, attend_rows, attend_segments
 from models.batch import PackedBatch
 from models.half_linear import is_half_available, padded_rows
 from models.kv_cache import KVCache
@@ -74,6 +74,7 @@ class LeanDecoder:
         self._head_dim = int(
             getattr(config, "head_dim", None) or config.hidden_size // self._num_heads
         )
+        self._scoring = Scoring(self._head_dim**-0.5)
         self._embedding = model.model.embed_tokens.weight.detach()
         self._norm = model.model.norm.weight.detach()
         self._head = self._make_linear(model.lm_head.weight.detach(), None)
@@ -134,7 +135,7 @@ class LeanDecoder:
             cache.values[index],
             batch,
             layer.window,
-            dim**-0.5,
+            self._scoring,
         )
         output = output.reshape(-1, heads * dim)
         missing = normed.shape[0] - num_rows

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from drafters.api import EMPTY_DRAFT, Draft
-from drafters.model_drafting.branches import add_branches
 from drafters.model_drafting.candidates import DraftedRow, find_candidates
 from drafters.model_drafting.growth import DraftGrowth
 from drafters.model_drafting.session_cache import DraftSession, SessionCache
@@ -162,12 +161,10 @@ class ModelDrafting:
         batch = PackedBatch()
         for one in active:
             growth = one.growth
-            add_branches(
-                batch,
-                growth.row_tokens[-len(growth.frontier) :],
-                growth.row_parents,
-                one.slots[: len(one.session.token_ids) + len(growth.row_tokens)],
-            )
+            token_ids = growth.row_tokens[-len(growth.frontier) :]
+            slots = one.slots[: len(one.session.token_ids) + len(growth.row_tokens)]
+            num_cached = len(slots) - len(token_ids)
+            batch.add(num_cached, token_ids, slots, needs_logits=True, tree=growth.row_parents)
         return self._forward(batch)
 
     def _forward(self, batch: PackedBatch) -> Tensor:

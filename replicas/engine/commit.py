@@ -111,7 +111,7 @@ class Committer:
 
     def _keep_accepted(self, sequence: EngineSequence, segment: Segment, verdict: Verdict) -> None:
         """Line up the cache rows of the accepted branch and forget the others."""
-        first = segment.num_cached + segment.num_committed
+        first = segment.num_committed
         sources = [segment.slots[first + node] for node in verdict.accepted_nodes]
         targets = segment.slots[first : first + len(sources)]
         if sources != targets:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drafters.api import Draft
-from drafters.model_drafting.branches import add_branches
 from drafters.model_drafting.growth import Candidates, DraftGrowth
 from drafters.model_drafting.session_cache import DraftSession
 from models.batch import PackedBatch
@@ -108,7 +107,7 @@ def test_rows_see_what_they_see_when_the_whole_tree_is_computed_at_once(
     slots = list(range(num_context + num_rows))
     batch = PackedBatch()
     whole = batch.add(num_context - 1, [0] * (1 + num_rows), slots, True, tree=parents)
-    add_branches(batch, [0] * num_new, parents, slots)
+    batch.add(len(slots) - num_new, [0] * num_new, slots, needs_logits=True, tree=parents)
     part = batch.segments[1]
     assert part.positions() == whole.positions()[-num_new:]
     hidden = [one.mask(window, CPU, torch.float32) for one in (whole, part)]

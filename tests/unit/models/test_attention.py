@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.attention import attend_rows, attend_segments
+from models.attention import Scoring, attend_rows, attend_segments
 from models.batch import PackedBatch
 from models.grouping import grouped
 
@@ -34,8 +34,9 @@ def test_groups_change_nothing(
     query = torch.randn(HEADS, batch.num_rows, DIM)
     keys, values = torch.randn(SLOTS, KV_HEADS, DIM), torch.randn(SLOTS, KV_HEADS, DIM + 2)
     sinks = torch.randn(HEADS) if has_sinks else None
-    together = attend_segments(query, keys, values, batch, window, 0.3, softcap, sinks)
-    alone = attend_rows(query, keys, values, batch, window, 0.3, softcap, sinks)
+    scoring = Scoring(0.3, softcap, sinks)
+    together = attend_segments(query, keys, values, batch, window, scoring)
+    alone = attend_rows(query, keys, values, batch, window, scoring)
     assert together.shape == (batch.num_rows, HEADS, DIM + 2)
     assert torch.allclose(together, alone, atol=1e-5)
 
