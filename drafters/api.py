@@ -93,6 +93,21 @@ class Draft:
         """Whether every node follows the one before it."""
         return all(parent == node - 1 for node, parent in enumerate(self.parents))
 
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many nodes lead down to each node, itself included.
+
+        The token after a node at depth ``d`` has the position of the draft's first tokens plus
+        ``d``.
+
+        >>> Draft((5, 6, 7), (ROOT, ROOT, 0)).depths
+        (1, 1, 2)
+        """
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return tuple(depths)
+
     def prefix(self, num_nodes: int) -> Draft:
         """Return the draft of the first ``num_nodes`` nodes (all of them if there are fewer)."""
         if num_nodes >= len(self):

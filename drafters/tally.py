@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from drafters.api import ROOT, Draft, DraftBatchReply
+from drafters.api import Draft, DraftBatchReply
 from drafters.calls import Call
 from drafters.histogram import Histogram
 
@@ -116,7 +116,4 @@ def depths(draft: Draft) -> list[int]:
     >>> depths(Draft((5, 6, 7), (-1, 0, -1)))
     [0, 1, 0]
     """
-    found: list[int] = []
-    for parent in draft.parents:
-        found.append(0 if parent == ROOT else min(found[parent] + 1, MAX_DEPTH - 1))
-    return found
+    return [min(depth, MAX_DEPTH) - 1 for depth in draft.depths]

@@ -24,6 +24,9 @@ from models.noise import (
 )
 from models.row_blocks import likeliest_tokens, tokens_reaching, values_at
 
+LOWEST_TEMPERATURE = 1e-5
+"""Below it a request is greedy: its likeliest token would be drawn all but always."""
+
 _SLACK = 1e-5
 """Relative; more than rounding to 32 bits can add to what a logit must reach."""
 

@@ -17,6 +17,7 @@ This module knows no learner.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -116,6 +117,21 @@ def loss_of(reward: float, length: float) -> float:
 def known_arms(state: LossState, arm: Arm) -> RoundContext:
     """Return the context of a round in which every arm was allowed."""
     return RoundContext((*state.losses, arm) if arm not in state.losses else tuple(state.losses))
+
+
+def exponential_weights(losses: Sequence[float], rate: float) -> list[float]:
+    """Return the distribution proportional to ``exp(-rate * loss)``.
+
+    Args:
+        losses: One an arm, the least of them 0.
+        rate: Learning rate.
+
+    >>> exponential_weights([0.0, 0.0], 1.0)
+    [0.5, 0.5]
+    """
+    weights = [math.exp(-rate * loss) for loss in losses]
+    total = sum(weights)
+    return [weight / total for weight in weights]
 
 
 def probabilities(decision: Decision, context: RoundContext) -> Sequence[float]:

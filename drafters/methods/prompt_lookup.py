@@ -16,10 +16,13 @@ Knows neither models nor other drafters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from drafters.api import EMPTY_DRAFT, Draft, SessionContext, chain
-from drafters.errors import DrafterConfigError, UnknownSessionError
+from drafters.open_sessions import OpenSessions
+from drafters.parameters import check_choice, check_whole
+
+_NAME = "prompt_lookup"
 
 Match = Literal["recent", "earliest"]
 
@@ -102,17 +105,14 @@ class PromptLookup:
         match: Match = "recent",
         max_tokens: int = 64,
     ) -> None:
-        _check_whole("min_ngram", min_ngram, 1)
-        _check_whole("max_ngram", max_ngram, min_ngram)
-        _check_whole("max_tokens", max_tokens, 1)
-        if match not in get_args(Match):
-            raise DrafterConfigError(
-                f"prompt_lookup: match is one of {', '.join(get_args(Match))}, got {match!r}"
-            )
+        check_whole(_NAME, "min_ngram", min_ngram, 1)
+        check_whole(_NAME, "max_ngram", max_ngram, min_ngram)
+        check_whole(_NAME, "max_tokens", max_tokens, 1)
+        check_choice(_NAME, "match", match, get_args(Match))
         self._lengths = range(max_ngram, min_ngram - 1, -1)
         self._match: Match = match
         self._max_tokens = max_tokens
-        self._sessions: dict[str, _Index] = {}
+        self._sessions = OpenSessions[_Index]()
 
     @property
     def version(self) -> str:
@@ -144,7 +144,7 @@ class PromptLookup:
         Raises:
             UnknownSessionError: If the session is not open.
         """
-        self._index(session_id).extend(token_ids)
+        self._sessions[session_id].extend(token_ids)
 
     def propose(self, wanted: Sequence[tuple[str, int]]) -> list[Draft]:
         """Propose for each (session, most tokens) a chain of at most that many tokens.
@@ -154,7 +154,7 @@ class PromptLookup:
         Raises:
             UnknownSessionError: If a session is not open.
         """
-        return [self._propose(self._index(session_id), most) for session_id, most in wanted]
+        return [self._propose(self._sessions[session_id], most) for session_id, most in wanted]
 
     def close(self, session_id: str) -> None:
         """Forget a session; unknown ones are no error."""
@@ -166,19 +166,6 @@ class PromptLookup:
         if ngram == 0 or num_tokens < 1:
             return EMPTY_DRAFT
         return chain(index.copy_from(position, num_tokens), score=float(ngram))
-
-    def _index(self, session_id: str) -> _Index:
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            raise UnknownSessionError(f"session {session_id!r} is not open") from None
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise DrafterConfigError(
-            f"prompt_lookup: {name} is a whole number of at least {least}, got {value!r}"
-        )
 
 
 DRAFTER = PromptLookup

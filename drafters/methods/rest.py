@@ -26,7 +26,11 @@ from drafters.api import EMPTY_DRAFT, Draft, SessionContext, TargetInfo, chain
 from drafters.datastore.header import check_compatible
 from drafters.datastore.store import Datastore
 from drafters.datastore.tries import best_chain, best_tree
-from drafters.errors import DatastoreError, DrafterConfigError, UnknownSessionError
+from drafters.errors import DatastoreError, DrafterConfigError
+from drafters.open_sessions import OpenSessions
+from drafters.parameters import check_choice, check_whole
+
+_NAME = "rest"
 
 Shape = Literal["tree", "chain"]
 
@@ -76,15 +80,12 @@ class Rest:
         max_tokens: int = 64,
         shape: Shape = "tree",
     ) -> None:
-        _check_whole("min_ngram", min_ngram, 1)
-        _check_whole("max_ngram", max_ngram, min_ngram)
-        _check_whole("max_occurrences", max_occurrences, 1)
-        _check_whole("continuation", continuation, 1)
-        _check_whole("max_tokens", max_tokens, 1)
-        if shape not in get_args(Shape):
-            raise DrafterConfigError(
-                f"rest: shape is one of {', '.join(get_args(Shape))}, got {shape!r}"
-            )
+        check_whole(_NAME, "min_ngram", min_ngram, 1)
+        check_whole(_NAME, "max_ngram", max_ngram, min_ngram)
+        check_whole(_NAME, "max_occurrences", max_occurrences, 1)
+        check_whole(_NAME, "continuation", continuation, 1)
+        check_whole(_NAME, "max_tokens", max_tokens, 1)
+        check_choice(_NAME, "shape", shape, get_args(Shape))
         self._datastore = _open(datastore)
         most_sorted = self._datastore.header.sort_depth - 1
         if max_ngram > most_sorted:
@@ -95,7 +96,7 @@ class Rest:
         self._max_occurrences, self._continuation = max_occurrences, continuation
         self._shape: Shape = shape
         self._max_tokens = min(max_tokens, continuation) if shape == "chain" else max_tokens
-        self._sessions: dict[str, _Session] = {}
+        self._sessions = OpenSessions[_Session]()
 
     @property
     def version(self) -> str:
@@ -129,7 +130,7 @@ class Rest:
         Raises:
             UnknownSessionError: If the session is not open.
         """
-        self._session(session_id).extend(token_ids, self._max_ngram)
+        self._sessions[session_id].extend(token_ids, self._max_ngram)
 
     def propose(self, wanted: Sequence[tuple[str, int]]) -> list[Draft]:
         """Propose for each (session, most tokens) a tree or chain of at most that many tokens.
@@ -137,7 +138,7 @@ class Rest:
         Raises:
             UnknownSessionError: If a session is not open.
         """
-        return [self._propose(self._session(session_id), most) for session_id, most in wanted]
+        return [self._propose(self._sessions[session_id], most) for session_id, most in wanted]
 
     def close(self, session_id: str) -> None:
         """Forget a session; unknown ones are no error."""
@@ -165,12 +166,6 @@ class Rest:
         token_ids, parents = best_tree(continuations, separator, most)
         return Draft(tuple(token_ids), tuple(parents), score)
 
-    def _session(self, session_id: str) -> _Session:
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            raise UnknownSessionError(f"session {session_id!r} is not open") from None
-
 
 def check(params: Mapping[str, Any], target: TargetInfo) -> None:
     """Check before deploying that the drafter can be made and its datastore fits the target.
@@ -193,13 +188,6 @@ def _open(path: Any) -> Datastore:
             f"rest: datastore is an absolute path, as workers run in other folders; got {path!r}"
         )
     return Datastore(Path(path).expanduser())
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise DrafterConfigError(
-            f"rest: {name} is a whole number of at least {least}, got {value!r}"
-        )
 
 
 DRAFTER = Rest

@@ -18,8 +18,8 @@ What counts as an occurrence is said exactly in ``GramIndex.matches``. Different
 * A probability divides by the occurrences that some token follows, as in the paper; the published
   implementation counts those at the end of a text, too.
 * A reply is shared once its session is closed here, not while it grows. The tokens that were
-  emitted after the last call are unknown then, so a shared reply may lack its end; and a session
-  that was dropped as idle and comes back shares its beginning twice.
+  emitted after the last call come with the end of the session, unless its position was never
+  confirmed; and a session that was dropped as idle and comes back shares its beginning twice.
 
 Sharing is as wide as the drafter: all Verifiers that call one worker share its replies, several
 workers share nothing among them, and a restarted one starts empty. What a tenant's replies teach
@@ -36,10 +36,14 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from drafters.api import EMPTY_DRAFT, Draft, SessionContext
-from drafters.errors import DrafterConfigError, UnknownSessionError
+from drafters.errors import DrafterConfigError
+from drafters.open_sessions import OpenSessions
+from drafters.parameters import check_choice, check_whole
 from drafters.suffix_index.grams import GramIndex
 from drafters.suffix_index.growth import BestGrowth, grow_chain, grow_tree
 from drafters.suffix_index.pool import ReplyPool
+
+_NAME = "suffix"
 
 Shape = Literal["tree", "chain"]
 
@@ -89,15 +93,15 @@ class Suffix:
         max_tenant_tokens: int = 250_000,
         max_tenants: int = 256,
     ) -> None:
-        _check_shape(shape)
+        check_choice(_NAME, "shape", shape, get_args(Shape))
         _check_number("max_spec_factor", max_spec_factor, 1e-3, 1e3)
         _check_number("min_token_prob", min_token_prob, 0.0, 1.0)
-        _check_whole("max_match", max_match, 1)
-        _check_whole("max_occurrences", max_occurrences, 1)
-        _check_whole("max_tokens", max_tokens, 1)
-        _check_whole("max_pool_tokens", max_pool_tokens, 0)
-        _check_whole("max_tenant_tokens", max_tenant_tokens, 0)
-        _check_whole("max_tenants", max_tenants, 1)
+        check_whole(_NAME, "max_match", max_match, 1)
+        check_whole(_NAME, "max_occurrences", max_occurrences, 1)
+        check_whole(_NAME, "max_tokens", max_tokens, 1)
+        check_whole(_NAME, "max_pool_tokens", max_pool_tokens, 0)
+        check_whole(_NAME, "max_tenant_tokens", max_tenant_tokens, 0)
+        check_whole(_NAME, "max_tenants", max_tenants, 1)
         self._version = (
             f"suffix/1(shape={shape},max_spec_factor={float(max_spec_factor)},"
             f"min_token_prob={float(min_token_prob)},max_match={max_match},"
@@ -117,7 +121,7 @@ class Suffix:
             max_tenant_tokens=max_tenant_tokens,
             max_tenants=max_tenants,
         )
-        self._sessions: dict[str, _Session] = {}
+        self._sessions = OpenSessions[_Session]()
 
     @property
     def version(self) -> str:
@@ -151,7 +155,7 @@ class Suffix:
         Raises:
             UnknownSessionError: If the session is not open.
         """
-        self._session(session_id).index.extend(0, token_ids)
+        self._sessions[session_id].index.extend(0, token_ids)
 
     def propose(self, wanted: Sequence[tuple[str, int]]) -> list[Draft]:
         """Propose for each (session, most tokens) a draft of at most that many tokens.
@@ -161,7 +165,7 @@ class Suffix:
         Raises:
             UnknownSessionError: If a session is not open.
         """
-        return [self._propose(self._session(session_id), most) for session_id, most in wanted]
+        return [self._propose(self._sessions[session_id], most) for session_id, most in wanted]
 
     def close(self, session_id: str) -> None:
         """Forget a session and keep its reply for its tenant; unknown ones are no error."""
@@ -185,31 +189,11 @@ class Suffix:
             return EMPTY_DRAFT
         return Draft(tuple(best.growth.token_ids), tuple(best.growth.parents), best.score)
 
-    def _session(self, session_id: str) -> _Session:
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            raise UnknownSessionError(f"session {session_id!r} is not open") from None
-
-
-def _check_shape(shape: Any) -> None:
-    if shape not in get_args(Shape):
-        raise DrafterConfigError(
-            f"suffix: shape is one of {', '.join(get_args(Shape))}, got {shape!r}"
-        )
-
 
 def _check_number(name: str, value: Any, least: float, most: float) -> None:
     if type(value) not in (int, float) or not least <= value <= most:
         raise DrafterConfigError(
             f"suffix: {name} is a number from {least:g} to {most:g}, got {value!r}"
-        )
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise DrafterConfigError(
-            f"suffix: {name} is a whole number of at least {least}, got {value!r}"
         )
 
 

@@ -22,12 +22,9 @@ from torch import Tensor
 
 from drafters.api import NoiseKey
 from drafters.model_drafting.growth import Candidates
-from models.drawing import draw_tokens
+from models.drawing import LOWEST_TEMPERATURE, draw_tokens
 from models.noise import gumbel_noise, key_array, noise_key
 from models.row_blocks import likeliest_tokens
-
-_LOWEST_TEMPERATURE = 1e-5
-"""Below it the engine takes a request as greedy."""
 
 _POOL = 128
 """Likeliest tokens among which a sampled row's candidates are sought, beside its sample; the others
@@ -48,7 +45,7 @@ class DraftedRow(NamedTuple):
     @property
     def is_greedy(self) -> bool:
         """Whether the target takes its likeliest token."""
-        return self.noise.temperature < _LOWEST_TEMPERATURE
+        return self.noise.temperature < LOWEST_TEMPERATURE
 
     @property
     def key(self) -> int:

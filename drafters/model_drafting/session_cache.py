@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from drafters.api import NoiseKey
-from drafters.errors import UnknownSessionError
+from drafters.open_sessions import OpenSessions
 from models.kv_cache import KVCache
 from models.pages import PagePool, PageTable
 
@@ -84,7 +84,7 @@ class SessionCache:
     def __init__(self, cache: KVCache, num_pages: int) -> None:
         self.pool = PagePool(num_pages, cache.page_tokens)
         self._cache = cache
-        self._sessions: dict[str, DraftSession] = {}
+        self._sessions = OpenSessions[DraftSession]()
         self._holding: OrderedDict[str, DraftSession] = OrderedDict()
 
     def open(self, session_id: str, session: DraftSession) -> None:
@@ -108,10 +108,7 @@ class SessionCache:
         Raises:
             UnknownSessionError: If it is not open.
         """
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            raise UnknownSessionError(f"session {session_id!r} is not open") from None
+        return self._sessions[session_id]
 
     def prepare(self, session_id: str, num_rows: int, busy: Collection[str]) -> bool:
         """Line up what is in the cache of a session and get pages for its context and a draft.

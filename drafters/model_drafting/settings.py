@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from drafters.errors import DrafterConfigError
+from drafters.parameters import check_choice, check_whole
 from models.config import PagedModelConfig
 
 Shape = Literal["chain", "tree"]
 
+_NAME = "draft_model"
 _DEVICES = ("auto", "cpu", "cuda")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -37,13 +38,13 @@ class DraftModelSettings:
     max_context: int
 
     def __post_init__(self) -> None:
-        _check_choice("shape", self.shape, get_args(Shape))
-        _check_choice("device", self.device, _DEVICES)
-        _check_choice("dtype", self.dtype, _DTYPES)
+        check_choice(_NAME, "shape", self.shape, get_args(Shape))
+        check_choice(_NAME, "device", self.device, _DEVICES)
+        check_choice(_NAME, "dtype", self.dtype, _DTYPES)
         for name in ("max_tokens", "top_k", "beam", "depth", "max_step_tokens", "num_threads"):
-            _check_whole(name, getattr(self, name), 1)
+            check_whole(_NAME, name, getattr(self, name), 1)
         for name in ("cache_tokens", "max_context"):
-            _check_whole(name, getattr(self, name), 0)
+            check_whole(_NAME, name, getattr(self, name), 0)
 
     @property
     def paged_model(self) -> PagedModelConfig:
@@ -63,15 +64,3 @@ class DraftModelSettings:
         if self.shape == "tree":
             names += ["top_k", "beam", "depth"]
         return ",".join(f"{name}={getattr(self, name)}" for name in names)
-
-
-def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise DrafterConfigError(f"draft_model: {name} is one of {', '.join(known)}, got {value!r}")
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise DrafterConfigError(
-            f"draft_model: {name} is a whole number of at least {least}, got {value!r}"
-        )

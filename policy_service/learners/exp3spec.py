@@ -26,7 +26,7 @@ import numpy as np
 
 from policy_service.abilities import RoundContext
 from policy_service.api import Arm, ArmPrior, Choice, Decision
-from policy_service.losses import LossState, known_arms, loss_of
+from policy_service.losses import LossState, exponential_weights, known_arms, loss_of
 from policy_service.statistics import ArmValues, check_number, draw
 
 
@@ -81,9 +81,7 @@ class Exp3Spec:
     def _probabilities(self, state: LossState, arms: Sequence[Arm]) -> list[float]:
         """Return the distribution of the next round."""
         eta = self.rate * math.sqrt(math.log(len(arms)) / ((state.rounds + 1) * len(arms)))
-        weights = [math.exp(-eta * loss) for loss in state.of(arms)]
-        total = sum(weights)
-        return [weight / total for weight in weights]
+        return exponential_weights(state.of(arms), eta)
 
 
 LEARNER = Exp3Spec

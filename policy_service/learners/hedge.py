@@ -37,7 +37,13 @@ import numpy as np
 from policy_service.abilities import RoundContext
 from policy_service.api import Arm, ArmPrior, Choice, Decision
 from policy_service.full_information import reveals
-from policy_service.losses import LossState, known_arms, loss_of, probabilities
+from policy_service.losses import (
+    LossState,
+    exponential_weights,
+    known_arms,
+    loss_of,
+    probabilities,
+)
 from policy_service.statistics import ArmValues, check_number, draw
 
 
@@ -110,10 +116,7 @@ class Hedge:
 
     def _probabilities(self, state: LossState, arms: Sequence[Arm]) -> list[float]:
         """Return the distribution of the next round."""
-        eta = self.rate * self._eta(state, len(arms))
-        weights = [math.exp(-eta * loss) for loss in state.of(arms)]
-        total = sum(weights)
-        return [weight / total for weight in weights]
+        return exponential_weights(state.of(arms), self.rate * self._eta(state, len(arms)))
 
     def _eta(self, state: LossState, num_arms: int) -> float:
         return math.sqrt(math.log(num_arms) / (num_arms + state.rounds))

@@ -13,7 +13,6 @@ from torch import Tensor
 from drafters.api import Draft
 from models.drawing import draw_tokens
 from replicas.engine.sequence import EngineSequence
-from replicas.engine.verification import node_depths
 
 
 class RowTokens:
@@ -30,7 +29,7 @@ class RowTokens:
         draws = [
             sequence.sampler.plain_draw(len(sequence.token_ids) + depth)
             for sequence, draft in drafts
-            for depth in (0, *node_depths(draft))
+            for depth in (0, *draft.depths)
         ]
         assert len(draws) == len(logits)
         keys, temperatures = zip(*draws, strict=True) if draws else ((), ())

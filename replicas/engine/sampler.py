@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.drawing import draw_tokens
+from models.drawing import LOWEST_TEMPERATURE, draw_tokens
 from models.noise import gumbel_noise, key_array, noise_key
 from replicas.api import SamplingParams, TokenLogprobs
 from replicas.engine.logits import (
@@ -20,9 +20,6 @@ from replicas.engine.logits import (
     needs_history,
 )
 from replicas.engine.truncation import kept_tokens, truncates
-
-LOWEST_TEMPERATURE = 1e-5
-"""Below it a request is greedy: its likeliest token would be drawn all but always."""
 
 
 class Sampler:
@@ -83,11 +80,6 @@ class Sampler:
             and self._num_emitted >= self._params.min_tokens
             and not (self._truncates and self.temperature)
         )
-
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether every remaining row's token is simply its largest logit."""
-        return self.is_plain and not self.temperature
 
     def plain_draw(self, position: int) -> tuple[int, float]:
         """Return key and temperature with which ``draw_tokens`` draws a plain row at a position.

@@ -28,20 +28,6 @@ class Verdict:
     accepted_nodes: tuple[int, ...]
 
 
-def node_depths(draft: Draft) -> tuple[int, ...]:
-    """Return how many nodes lead down to each node of a draft, itself included.
-
-    The token after a node at depth ``d`` has the position of the draft's first tokens plus ``d``.
-
-    >>> node_depths(Draft((5, 6, 7), (ROOT, ROOT, 0)))
-    (1, 1, 2)
-    """
-    depths: list[int] = []
-    for parent in draft.parents:
-        depths.append(1 if parent == ROOT else depths[parent] + 1)
-    return tuple(depths)
-
-
 def verify_draft(
     draft: Draft, target_token: Callable[[int], int], ends_reply: Callable[[int], bool]
 ) -> Verdict:

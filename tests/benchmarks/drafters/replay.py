@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from drafters.api import Drafter, NoiseKey, SessionContext
-from replicas.engine.verification import node_depths, verify_draft
+from replicas.engine.verification import verify_draft
 
 
 @dataclass
@@ -71,7 +71,7 @@ def replay(
         rest = iter(reply[done:])
         verdict = verify_draft(draft, _next_of(rest), _ends_after(len(reply) - done))
         counted.drafted += len(draft)
-        counted.count(max(node_depths(draft), default=0), len(verdict.accepted_nodes))
+        counted.count(max(draft.depths, default=0), len(verdict.accepted_nodes))
         done += len(verdict.token_ids)
         drafter.extend(session, verdict.token_ids)
     drafter.close(session)

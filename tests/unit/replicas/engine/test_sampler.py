@@ -36,7 +36,8 @@ def test_a_reply_may_not_end_before_min_tokens() -> None:
     assert not one.is_plain
     assert one.token(logits, 2) == 3
     one.emit(3)
-    assert one.is_plain_greedy
+    assert one.is_plain
+    assert one.temperature == 0
     assert one.token(logits, 3) == EOS
 
 
@@ -148,7 +149,8 @@ def test_rows_with_a_control_are_not_plain(changes: dict[str, Any]) -> None:
     assert not one.is_plain
     assert one.plain_draw(5) == (0, 0.0)
     truncates = bool(changes.keys() & {"top_p", "top_k", "min_p"})
-    assert sampler(temperature=0.0, **changes).is_plain_greedy == truncates
+    greedy = sampler(temperature=0.0, **changes)
+    assert (greedy.is_plain and greedy.temperature == 0) == truncates
 
 
 def test_logprobs_are_the_targets() -> None:

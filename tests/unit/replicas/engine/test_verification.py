@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drafters.api import EMPTY_DRAFT, ROOT, Draft, chain
-from replicas.engine.verification import Verdict, node_depths, verify_draft
+from replicas.engine.verification import Verdict, verify_draft
 
 
 def never(_: int) -> bool:
@@ -52,7 +52,7 @@ def trees(draw: st.DrawFn) -> Draft:
 
 @given(trees(), st.lists(st.integers(0, 2), min_size=14, max_size=14))
 def test_what_is_emitted_is_a_prefix_of_the_targets_own_text(draft: Draft, text: list[int]) -> None:
-    depth = {ROOT: 0, **dict(enumerate(node_depths(draft)))}
+    depth = {ROOT: 0, **dict(enumerate(draft.depths))}
     for node, parent in enumerate(draft.parents):
         assert depth[node] == depth[parent] + 1
     verdict = verify_draft(draft, lambda node: text[depth[node]], never)
