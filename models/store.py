@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from models.durable import flush
 from models.errors import ModelError, UnknownModelError
 from models.progress import ModelProgress, QuietProgress
 from models.sources import fetch_from_hub, fetch_smollm2
@@ -136,7 +137,7 @@ def _build(
         with progress.task("Writing the model to disk"):
             _flush(stage)
         stage.rename(place)
-        _flush_path(place.parent)
+        flush(place.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     return folder
@@ -172,13 +173,5 @@ def _locked(path: Path, progress: ModelProgress) -> Iterator[None]:
 
 def _flush(folder: Path) -> None:
     for path in folder.iterdir():
-        _flush_path(path)
-    _flush_path(folder)
-
-
-def _flush_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        flush(path)
+    flush(folder)

@@ -25,6 +25,7 @@ from drafters.datastore.header import (
     encode_header,
 )
 from drafters.errors import DatastoreError
+from models.durable import flush
 
 
 class DatastoreWriter:
@@ -84,7 +85,7 @@ class DatastoreWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._stage.rename(self._path)
-            _flush_folder(self._path.parent)
+            flush(self._path.parent)
         except OSError as error:
             raise _cannot_write(self._path, error) from error
         return header
@@ -120,11 +121,3 @@ def _check_place(path: Path) -> None:
 
 def _cannot_write(path: Path, error: OSError) -> DatastoreError:
     return DatastoreError(f"cannot write {path}: {error.strerror or error}")
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,7 +21,7 @@ import yaml
 
 from cluster.workloads import MIXED, Prompt, read_prompts
 from models.store import DEFAULT_MODEL
-from tests.benchmarks.report import machine, write_figures
+from tests.benchmarks.report import publish
 from tests.e2e.client import chat_all, openai_client
 from tests.system import start_system
 
@@ -109,11 +109,8 @@ def main(
                 figures[f"speedup_u{users}"] = measured.speedup
         finally:
             system.stop()
-    path = write_figures("serve", figures)
-    print(f"\n{machine()}; {len(prompts)} prompts, greedy, at most {max_tokens} tokens; medians")
-    for name, value in figures.items():
-        print(f"  {name:24s} {value:8.2f}")
-    print(f"written to {path.relative_to(path.parents[1])}")
+    about = f"{len(prompts)} prompts, greedy, at most {max_tokens} tokens; medians"
+    publish("serve", about, figures)
 
 
 if __name__ == "__main__":

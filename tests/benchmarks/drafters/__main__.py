@@ -34,7 +34,7 @@ from tests.benchmarks.drafters.methods import GAMMAS, in_process, standard_libra
 from tests.benchmarks.drafters.placement import placement_figures
 from tests.benchmarks.drafters.replay import Replayed, add, replay
 from tests.benchmarks.drafters.speed import Bench, load_target, pinned
-from tests.benchmarks.report import machine, write_figures
+from tests.benchmarks.report import publish
 
 LONG_CONTEXT = 4096
 AT_MOST = {
@@ -188,6 +188,11 @@ def rendered(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
     return tokens
 
 
+def is_time(figure: str) -> bool:
+    """Return whether a figure is of times and not of one workload."""
+    return figure.endswith(("_ms", "_b8"))
+
+
 def main(
     workloads: Annotated[
         Path, typer.Option(help="A file of prompts, or a folder of such files.")
@@ -227,17 +232,9 @@ def main(
         del target, bench, drafters, measurement
         if placement:
             figures |= placement_figures(folder, datastore, asked, 64, rounds)
-    path = write_figures("drafters", figures)
-    print(
-        f"\n{machine()}; {folder.name}, float32, greedy, {max_tokens} tokens; {len(asked)} prompts"
-    )
-    for name, value in figures.items():
-        if name.endswith(("_ms", "_b8")):
-            limit = AT_MOST.get(name)
-            met = "met" if limit is None or value <= limit else "MISSED"
-            note = "" if limit is None else f"at most {limit:g}: {met}"
-            print(f"  {name:44s} {value:8.3f}  {note}")
-    print(f"written to {path.relative_to(path.parents[1])}")
+    about = f"{folder.name}, float32, greedy, {max_tokens} tokens; {len(asked)} prompts"
+    # The others are in the table above.
+    publish("drafters", about, figures, at_most=AT_MOST, is_shown=is_time)
 
 
 if __name__ == "__main__":

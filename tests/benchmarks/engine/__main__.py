@@ -17,7 +17,7 @@ from models.tokenizer import load_tokenizer
 from tests.benchmarks.engine.decode import decode_figures, prefix_figures
 from tests.benchmarks.engine.forward import forward_figures, load_transformers
 from tests.benchmarks.engine.http import http_figures
-from tests.benchmarks.report import machine, write_figures
+from tests.benchmarks.report import publish
 
 AT_LEAST = {
     "forward_speedup_1": 2.0,
@@ -27,15 +27,6 @@ AT_LEAST = {
     "http_share_16": 0.85,
 }
 AT_MOST = {"overhead_share_b1": 0.10, "overhead_share_b16": 0.15, "prefix_ttft_ratio": 0.2}
-
-
-def goal(name: str, value: float) -> str:
-    """Return a figure's goal and whether it is met; empty for figures without one."""
-    if name in AT_LEAST:
-        return f"at least {AT_LEAST[name]:g}: {'met' if value >= AT_LEAST[name] else 'MISSED'}"
-    if name in AT_MOST:
-        return f"at most {AT_MOST[name]:g}: {'met' if value <= AT_MOST[name] else 'MISSED'}"
-    return ""
 
 
 def main(
@@ -58,11 +49,8 @@ def main(
     del theirs
     if http:
         figures |= http_figures(ours, folder, prompts, rounds, max_tokens)
-    path = write_figures("engine", figures)
-    print(f"\n{machine()}; {folder.name}, float32, greedy; medians")
-    for name, value in figures.items():
-        print(f"  {name:36s} {value:8.2f}  {goal(name, value)}")
-    print(f"written to {path.relative_to(path.parents[1])}")
+    about = f"{folder.name}, float32, greedy; medians"
+    publish("engine", about, figures, AT_LEAST, AT_MOST)
 
 
 if __name__ == "__main__":

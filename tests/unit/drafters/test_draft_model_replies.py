@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -17,19 +16,21 @@ from drafters.config import DrafterConfig
 from drafters.methods.draft_model import DraftModel
 from models.paged_model import PagedModel
 from models.store import ModelFolder
-from policy_service.client import Planner
-from policy_service.config import PolicyConfig
 from replicas.api import GenerationRequest, SamplingParams
 from replicas.config import EngineConfig
-from replicas.engine.core import EngineCore
-from replicas.engine.step_time import StepTimeModel
 from tests.unit.drafters.draft_models import (
     context,
     save_draft_model,
     save_smaller_model,
 )
 from tests.unit.models.tiny_models import VOCAB
-from tests.unit.replicas.engine.scripted import PINNED, plain_reply, random_request, run
+from tests.unit.replicas.engine.scripted import (
+    PINNED,
+    plain_reply,
+    random_request,
+    run,
+    scripted_core,
+)
 
 NAME = str(PINNED.drafter)
 
@@ -47,9 +48,8 @@ class Engine:
         params = {"cache_tokens": 2000, "max_step_tokens": 32, **params}
         config = DrafterConfig(method="draft_model", params=params, placement="in_process")
         client = DrafterClient({NAME: config}, vocab_size=VOCAB)
-        planner = Planner(PolicyConfig(), {NAME: "1"}, np.random.default_rng(0))
         paged = PagedModel(target, EngineConfig(cache_tokens=2000))
-        self.core = EngineCore(paged, planner, client, None, StepTimeModel({1: 1.0}), 8, 64)
+        self.core = scripted_core(paged, client)
 
 
 @pytest.mark.parametrize("shape", ["chain", "tree"])

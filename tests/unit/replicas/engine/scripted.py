@@ -7,14 +7,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from drafters.api import EMPTY_DRAFT, ROOT, Draft, chain
-from drafters.client import DraftResult, DraftWanted
+from drafters.client import DrafterClient, DraftResult, DraftWanted
+from models.paged_model import PagedModel
 from policy_service.api import SpeculationOptions
+from policy_service.client import Planner
+from policy_service.config import PolicyConfig
 from replicas.api import GenerationRequest, GenerationResult, ReplyTo, SamplingParams
 from replicas.engine.core import EngineCore
 from replicas.engine.sampler import Sampler
+from replicas.engine.step_time import StepTimeModel
 from tests.unit.models.tiny_models import VOCAB
 
 EOS = 2
@@ -67,6 +72,18 @@ class ScriptedDrafters:
             nodes.append((token, parent))
             parent = len(nodes) - 1
         return Draft(tuple(t for t, _ in nodes), tuple(p for _, p in nodes))
+
+
+def scripted_core(
+    model: PagedModel,
+    drafters: ScriptedDrafters | DrafterClient,
+    max_sequences: int = 8,
+    step_tokens: int = 64,
+) -> EngineCore:
+    """Return an engine whose requests draft with the one drafter that ``PINNED`` names."""
+    planner = Planner(PolicyConfig(), {str(PINNED.drafter): "1"}, np.random.default_rng(0))
+    step_time = StepTimeModel({1: 1.0})
+    return EngineCore(model, planner, drafters, None, step_time, max_sequences, step_tokens)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
 
 
 def plain_reply(model: Any, request: GenerationRequest) -> list[int]:

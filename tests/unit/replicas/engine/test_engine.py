@@ -24,7 +24,6 @@ from policy_service.step_times import StepTimes
 from replicas.api import GenerationRequest, SamplingParams
 from replicas.config import EngineConfig
 from replicas.engine.core import EngineCore
-from replicas.engine.step_time import StepTimeModel
 from tests.unit.models.tiny_models import FAMILIES, LEAN_FAMILIES, VOCAB, save_model
 from tests.unit.replicas.engine.scripted import (
     PINNED,
@@ -33,6 +32,7 @@ from tests.unit.replicas.engine.scripted import (
     plain_reply,
     random_request,
     run,
+    scripted_core,
 )
 
 
@@ -48,10 +48,9 @@ class Bench:
         self, drafters: ScriptedDrafters, *, cache_tokens: int = 2000, step_tokens: int = 24
     ) -> EngineCore:
         config = EngineConfig(cache_tokens=cache_tokens, page_tokens=4)
-        planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
         model = PagedModel(self.folder, config)
         assert model.is_lean == (self.family in LEAN_FAMILIES)
-        return EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, step_tokens)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+        return scripted_core(model, drafters, step_tokens=step_tokens)
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
@@ -202,9 +201,8 @@ def test_hidden_states_of_committed_tokens_are_handed_out(tmp_path: Path) -> Non
     expected = {one.request_id: plain_reply(plain, one) for one in requests}
     drafters = FeatureDrafters(expected, rng)
     config = PagedModelConfig(cache_tokens=2000, page_tokens=4, keep_hidden_states=True)
-    planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
     model = PagedModel(folder, config)
-    core = EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, 24)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+    core = scripted_core(model, drafters, step_tokens=24)
     run(core, requests)
     assert len(drafters.states) > 4
     for request in requests:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
@@ -15,13 +14,15 @@ from models.config import PagedModelConfig
 from models.paged_model import PagedModel
 from models.store import ModelFolder
 from models.tokenizer import load_tokenizer
-from policy_service.client import Planner
-from policy_service.config import PolicyConfig
 from replicas.api import GenerationRequest, SamplingParams
-from replicas.engine.core import EngineCore
 from replicas.engine.sampler import Sampler
-from replicas.engine.step_time import StepTimeModel
-from tests.unit.replicas.engine.scripted import PINNED, REPLY_TO, ScriptedDrafters, run
+from tests.unit.replicas.engine.scripted import (
+    PINNED,
+    REPLY_TO,
+    ScriptedDrafters,
+    run,
+    scripted_core,
+)
 
 pytestmark = pytest.mark.model
 
@@ -74,8 +75,7 @@ def test_any_draft_gives_the_tokens_of_a_plain_loop(model_folder: ModelFolder) -
     drafters = ScriptedDrafters(expected, rng)
     # Too few pages for all at once, so that some are computed anew.
     model = PagedModel(model_folder.path, PagedModelConfig(cache_tokens=128, page_tokens=4))
-    planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
-    core = EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 8, 64)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+    core = scripted_core(model, drafters)
 
     results, streamed = run(core, requests)
 

@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -16,14 +15,16 @@ from drafters.config import DrafterConfig
 from drafters.datastore.builder import Vocabulary
 from models.config import PagedModelConfig
 from models.paged_model import PagedModel
-from policy_service.client import Planner
-from policy_service.config import PolicyConfig
 from replicas.api import GenerationRequest
-from replicas.engine.core import EngineCore
-from replicas.engine.step_time import StepTimeModel
 from tests.unit.drafters.datastores import build
 from tests.unit.models.tiny_models import VOCAB, save_model
-from tests.unit.replicas.engine.scripted import PINNED, plain_reply, random_request, run
+from tests.unit.replicas.engine.scripted import (
+    PINNED,
+    plain_reply,
+    random_request,
+    run,
+    scripted_core,
+)
 
 NAME = str(PINNED.drafter)
 METHODS: dict[str, dict[str, Any]] = {
@@ -72,8 +73,7 @@ def test_the_text_is_that_of_a_plain_loop(
         params["datastore"] = str(build(tmp_path, texts, Vocabulary("tiny", VOCAB, "f" * 16))[0])
     config = DrafterConfig(method=method, params=params, placement="in_process")
     client = DrafterClient({NAME: config}, vocab_size=VOCAB)
-    planner = Planner(PolicyConfig(), {NAME: "1"}, np.random.default_rng(0))
-    core = EngineCore(model, planner, client, None, StepTimeModel({1: 1.0}), 8, 64)
+    core = scripted_core(model, client)
     # Twice: what a method learnt from the first replies makes it right in the second.
     for _ in range(2):
         results, _ = run(core, requests)

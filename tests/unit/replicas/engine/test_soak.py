@@ -6,18 +6,13 @@ import gc
 import random
 from pathlib import Path
 
-import numpy as np
 import psutil
 import torch
 
 from models.config import PagedModelConfig
 from models.paged_model import PagedModel
-from policy_service.client import Planner
-from policy_service.config import PolicyConfig
-from replicas.engine.core import EngineCore
-from replicas.engine.step_time import StepTimeModel
 from tests.unit.models.tiny_models import VOCAB, save_model
-from tests.unit.replicas.engine.scripted import ScriptedDrafters, random_request, run
+from tests.unit.replicas.engine.scripted import ScriptedDrafters, random_request, run, scripted_core
 
 REQUESTS = 2000
 WARM_UP = 400
@@ -35,10 +30,9 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     model = PagedModel(
         save_model("llama", tmp_path), PagedModelConfig(cache_tokens=600, page_tokens=4)
     )
-    planner = Planner(PolicyConfig(), {"scripted": "1"}, np.random.default_rng(0))
     guesses = {f"r{i}": [rng.randrange(VOCAB) for _ in range(30)] for i in range(REQUESTS)}
     drafters = ScriptedDrafters(guesses, rng)
-    core = EngineCore(model, planner, drafters, None, StepTimeModel({1: 1.0}), 16, 64)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+    core = scripted_core(model, drafters, max_sequences=16)
     prefix = [rng.randrange(3, VOCAB) for _ in range(20)]
     before = 0
     for first in range(0, REQUESTS, GROUP):
