@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import IO
 
 import redis
+from pydantic import SecretStr
 
 from cluster.errors import RedisStartError, StateDirInUseError
 from models.child_process import die_with_parent
+from policy_service.redis_pool.config import RedisConfig
 
 START_TIMEOUT_S = 60.0  # replaying a long append-only file takes a while
 STOP_TIMEOUT_S = 10.0
@@ -156,6 +158,21 @@ class PrivateRedis:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+
+def running_private_redis(state_dir: Path) -> RedisConfig | None:
+    """Return how to reach the private server of a system that runs with this state folder.
+
+    Its port and password stand in a file that only the user who started it can read. None if no
+    system runs there.
+    """
+    try:
+        lines = (state_dir / "redis" / "redis.conf").read_text().splitlines()
+    except OSError:
+        return None
+    settings = dict(line.split(" ", 1) for line in lines if " " in line)
+    url = f"redis://127.0.0.1:{settings['port']}/0"
+    return RedisConfig(url=url, password=SecretStr(settings["requirepass"]))
 
 
 def server_binary() -> str:

@@ -27,12 +27,23 @@ from policy_service.api import (
 )
 from policy_service.availability import Availability, describe
 from policy_service.config import PolicyConfig
+from policy_service.contexts import context_chain
+from policy_service.contexts import tenant_of as context_tenant
 from policy_service.ledger import Ledger
 from policy_service.merge import age_weight
 from policy_service.options import check_config, check_options
 from policy_service.planner import Planner
 
-__all__ = ["AskItem", "Planner", "PolicyClient", "TrimItem", "check_config", "check_options"]
+__all__ = [
+    "AskItem",
+    "Planner",
+    "PolicyClient",
+    "TrimItem",
+    "check_config",
+    "check_options",
+    "context_chain",
+    "context_tenant",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +101,7 @@ class PolicyClient:
         self._snapshot: Snapshot = EMPTY_SNAPSHOT
         self._exchanged_at = float("-inf")
         self._one_at_a_time = asyncio.Lock()
+        self._has_answer = asyncio.Event()
 
     async def run(self) -> None:
         """Exchange counts for snapshots until cancelled."""
@@ -103,6 +115,14 @@ class PolicyClient:
                 await _wait(wake, self._config.sync_period_s)
             else:
                 await asyncio.sleep(self._availability.delay_s)
+
+    async def first_answer(self, timeout_s: float) -> bool:
+        """Wait until the Policy has answered ``run`` once; return whether it did in time.
+
+        From then on new sequences are seeded with what it knew.
+        """
+        await _wait(self._has_answer, timeout_s)
+        return self._has_answer.is_set()
 
     async def flush(self, timeout_s: float) -> bool:
         """Send what there is, before shutdown; return whether all of it was acknowledged.
@@ -132,6 +152,7 @@ class PolicyClient:
             "unsent_cells": self._ledger.num_unsent_cells,
             "dropped_pulls": self._ledger.num_dropped_pulls,
             "lost_batches": self._ledger.num_lost_batches,
+            "reset_pulls": self._ledger.num_reset_pulls,
             "snapshot_version": version,
             "snapshot_age_s": time.time() - self._snapshot.created_at if version else None,
         }
@@ -158,6 +179,7 @@ class PolicyClient:
                 self._availability.failed(time.time(), describe(error))
             else:
                 self._accept(reply, is_answer=bool(batches))
+                self._has_answer.set()
             self._age_snapshot()
 
     async def _call(self, batches: list[OutcomeBatch]) -> SyncReply:
@@ -168,7 +190,7 @@ class PolicyClient:
         """Take over what the Policy said; ``is_answer``: batches had been sent."""
         now = time.time()
         if reply.snapshot is not None:
-            self._snapshot = reply.snapshot
+            self._take_snapshot(reply.snapshot)
         if reply.store_away:
             self._ledger.acknowledge(reply.applied_sequence, now)
             self._availability.failed(now, "the Policy cannot reach its store")
@@ -176,6 +198,14 @@ class PolicyClient:
         if is_answer:
             self._ledger.reconcile(reply.applied_sequence, now)
         self._availability.succeeded(now)
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        """Use another snapshot; if the counters were reset, forget what was gathered before."""
+        if snapshot.generation > self._snapshot.generation and self._snapshot.version:
+            self.planner.take_deltas()
+            self._further_counts()
+        self._ledger.begin_generation(snapshot.generation)
+        self._snapshot = snapshot
 
     def _age_snapshot(self) -> None:
         """Give the planner the snapshot with the weight that its age leaves it."""

@@ -11,6 +11,11 @@ Buckets: ``c`` (share of code-like characters) 0 below 0.04, 1 below 0.10, else 
 the prompt) 0 below 64, then one more at 64, 256, 1024, 4096 and 16384; ``t`` (temperature) 0 for
 greedy, 1 up to 0.5, 2 up to 1, else 3.
 
+A tenant may take only some of the places that there are. Requests of it beyond them count for the
+whole tenant on that route, so that it is still known whose they are::
+
+    n=acme|r=chat|c=1
+
 This module knows neither counts nor learners.
 """
 
@@ -18,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -71,6 +77,30 @@ def is_specific(context: str) -> bool:
     return context.startswith(_SPECIFIC)
 
 
+def tenant_of(context: str) -> str:
+    """Return the tenant that a context names, as it stands there; empty if it names none.
+
+    >>> tenant_of("n=acme|r=chat|s=|c=0|l=0|t=0")
+    'acme'
+    """
+    return context.partition("|")[0].removeprefix(_SPECIFIC) if is_specific(context) else ""
+
+
+def of_whole_tenant(context: str) -> str:
+    """Return the context of all that a specific context's tenant does on its route.
+
+    >>> of_whole_tenant("n=acme|r=chat|s=ab|c=0|l=3|t=1")
+    'n=acme|r=chat|c=0'
+    """
+    parts = [part for part in context.split("|") if part[:2] in (_SPECIFIC, "r=", "c=")]
+    return "|".join(parts)
+
+
+def is_of_whole_tenant(context: str) -> bool:
+    """Whether a context is one that ``of_whole_tenant`` returns; a tenant has but a few of them."""
+    return is_specific(context) and of_whole_tenant(context) == context
+
+
 def _part(text: str) -> str:
     """Return free text in a form that holds no separator and has a bounded length."""
     quoted = quote(text, safe="")
@@ -80,27 +110,29 @@ def _part(text: str) -> str:
 
 
 class ContextRegistry:
-    """Admits at most so many specific contexts; requests of the rest count for their parent.
+    """Admits at most so many specific contexts, and so many of one tenant.
 
-    Contexts that the pool already keeps come first, then new ones in the order they arrive. When
-    the pool forgets a context, its place is free again. Not safe for use from several threads.
+    A tenant's requests beyond its share count for the whole tenant on their route; if there is no
+    place for that either, for the parent. Contexts that the pool already keeps come first, then new
+    ones in the order they arrive. When the pool forgets a context, its place is free again. Not
+    safe for use from several threads.
     """
 
-    def __init__(self, max_contexts: int) -> None:
+    def __init__(self, max_contexts: int, max_per_tenant: int | None = None) -> None:
         self._max_contexts = max_contexts
+        self._max_per_tenant = max_contexts if max_per_tenant is None else max_per_tenant
         self._admitted: set[str] = set()
+        self._num_by_tenant: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._admitted)
 
     def admit(self, chain: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the chain, without its most specific context if there is no place for it."""
-        if not is_specific(chain[0]) or chain[0] in self._admitted:
+        """Return the chain, its most specific context a wider one if there is no place for it."""
+        if not is_specific(chain[0]) or self._has_place(chain[0]):
             return chain
-        if len(self._admitted) >= self._max_contexts:
-            return chain[1:]
-        self._admitted.add(chain[0])
-        return chain
+        wider = of_whole_tenant(chain[0])
+        return (wider, *chain[1:]) if self._has_place(wider) else chain[1:]
 
     def refresh(self, pooled: Iterable[str]) -> None:
         """Start anew from the contexts that the pool keeps.
@@ -108,5 +140,22 @@ class ContextRegistry:
         A context admitted since the pool was read gives up its place and takes one again with its
         next request.
         """
-        known = [context for context in dict.fromkeys(pooled) if is_specific(context)]
-        self._admitted = set(known[: self._max_contexts])
+        self._admitted.clear()
+        self._num_by_tenant.clear()
+        for context in dict.fromkeys(pooled):
+            if is_specific(context):
+                self._has_place(context)
+
+    def _has_place(self, context: str) -> bool:
+        """Whether a specific context is admitted; it is if there is a place for it."""
+        if context in self._admitted:
+            return True
+        tenant, is_wide = tenant_of(context), is_of_whole_tenant(context)
+        if len(self._admitted) >= self._max_contexts:
+            return False
+        if not is_wide and self._num_by_tenant[tenant] >= self._max_per_tenant:
+            return False
+        self._admitted.add(context)
+        if not is_wide:
+            self._num_by_tenant[tenant] += 1
+        return True

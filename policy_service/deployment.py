@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ray import serve
@@ -18,23 +19,33 @@ from ray.serve import Application, Deployment
 from policy_service.api import OutcomeBatch, SyncReply
 from policy_service.availability import describe
 from policy_service.config import PolicyConfig
-from policy_service.redis_store import RedisStore
+from policy_service.redis_pool.config import RedisConfig
+from policy_service.redis_pool.store import RedisStore
 from policy_service.service import PolicyService
 
 logger = logging.getLogger(__name__)
+
+Expose = Callable[[Callable[[], Awaitable[dict[str, Any]]]], int]
+"""Shows metrics made of a status on some port, and returns which; 0 if on none."""
 
 
 class PolicyActor:
     """Serves one ``PolicyService`` over Redis."""
 
-    def __init__(self, config: PolicyConfig, redis_url: str, target_model: str) -> None:
+    def __init__(
+        self,
+        config: PolicyConfig,
+        redis: RedisConfig,
+        target_model: str,
+        expose: Expose | None = None,
+    ) -> None:
         """Start publishing snapshots.
 
         Raises:
-            PolicyConfigError: If the URL is not one of a Redis.
+            PolicyConfigError: If the configuration names no Redis.
         """
         store = RedisStore(
-            redis_url,
+            redis,
             prefix=config.key_prefix,
             epoch_s=config.epoch_s,
             retention_s=config.retention_s,
@@ -43,6 +54,7 @@ class PolicyActor:
         self._period_s = config.publish_period_s
         self._publisher = asyncio.get_running_loop().create_task(self._publish())
         self._num_publish_errors = 0
+        self._metrics_port = expose(self.status) if expose is not None else 0
 
     async def sync(self, batches: list[OutcomeBatch], known_version: int) -> SyncReply:
         """Apply a replica's batches; see ``PolicyService.sync``."""
@@ -55,7 +67,11 @@ class PolicyActor:
 
     async def status(self) -> dict[str, Any]:
         """Return how the store and the pool are."""
-        own = {"pid": os.getpid(), "publish_errors": self._num_publish_errors}
+        own = {
+            "pid": os.getpid(),
+            "metrics_port": self._metrics_port,
+            "publish_errors": self._num_publish_errors,
+        }
         return {**self._service.status(), **own}
 
     async def check_health(self) -> None:
@@ -81,21 +97,27 @@ PolicyDeployment: Deployment = serve.deployment(
     health_check_period_s=2,
     health_check_timeout_s=10,
 )(PolicyActor)
-"""The Policy, to be bound to (config, redis_url, target_model); one replica, always."""
+"""The Policy, to be bound to (config, redis, target_model, expose); one replica, always."""
 
 
 def bind_policy(
-    config: PolicyConfig, redis_url: str, target_model: str, **options: Any
+    config: PolicyConfig,
+    redis: RedisConfig,
+    target_model: str,
+    expose: Expose | None = None,
+    **options: Any,
 ) -> Application:
     """Return the Policy as a node of a Serve application; its handle is what replicas are given.
 
     Args:
         config: Configuration of the policy service.
-        redis_url: The Redis that keeps the counts.
+        redis: The Redis that keeps the counts.
         target_model: Name of the target model.
+        expose: Shows its metrics; None to show none.
         options: Further options of the Serve deployment.
     """
-    deployment = PolicyDeployment.options(
-        ray_actor_options={"num_cpus": config.num_cpus}, **options
-    )
-    return deployment.bind(config, redis_url, target_model)
+    actor: dict[str, Any] = {"num_cpus": config.num_cpus}
+    if config.label_selector:
+        actor["label_selector"] = config.label_selector
+    deployment = PolicyDeployment.options(ray_actor_options=actor, **options)
+    return deployment.bind(config, redis, target_model, expose)

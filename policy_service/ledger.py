@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from policy_service.api import ArmCounts, CellKey, OutcomeBatch
+from policy_service.api import ANY_GENERATION, ArmCounts, CellKey, OutcomeBatch
 from policy_service.config import PolicyConfig
 from policy_service.contexts import parent_of
 
@@ -35,7 +35,7 @@ class Ledger:
 
     Guarantee: if every batch handed out is applied at most once and in order, and whatever the
     store answers is passed to ``reconcile``, the pool's sums become those of all deltas added, less
-    what ``num_dropped_pulls`` and ``num_lost_batches`` say.
+    what ``num_dropped_pulls``, ``num_lost_batches`` and, after a reset, ``num_reset_pulls`` say.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Ledger:
         self._next_sequence = 1
         self._probed_at = float("-inf")
         self.num_dropped_pulls = 0
+        self.num_reset_pulls = 0
         self.num_lost_batches = 0
 
     @property
@@ -76,6 +77,20 @@ class Ledger:
                 self.num_dropped_pulls += counts.pulls
             else:
                 self._unsent[entry] = self._unsent.get(entry, ArmCounts()) + counts
+
+    def begin_generation(self, generation: int) -> None:
+        """Note that the counters were reset: what was gathered before and not sent is forgotten.
+
+        What was sent goes on until it is acknowledged; the store knows that it is of before. A
+        generation that is not later than the one known is no news.
+        """
+        known = self._template.generation
+        if generation <= known:
+            return
+        self._template = replace(self._template, generation=generation)
+        if known != ANY_GENERATION:
+            self.num_reset_pulls += sum(counts.pulls for counts in self._unsent.values())
+            self._unsent.clear()
 
     def outgoing(self, now: float) -> list[OutcomeBatch]:
         """Return what to send now, oldest first.
@@ -118,13 +133,14 @@ class Ledger:
     def _room_for(self, epoch: int, key: CellKey) -> tuple[int, CellKey] | None:
         """Return where to count a cell; a part of the buffer is kept free for wider contexts."""
         limit = self._config.max_unsent_cells * _LEAF_SHARE
-        context: str | None = key.context
-        while context is not None:
-            entry = (epoch, replace(key, context=context))
+        wider: CellKey | None = key
+        while wider is not None:
+            entry = (epoch, wider)
             if entry in self._unsent or len(self._unsent) < limit:
                 return entry
             limit = self._config.max_unsent_cells
-            context = parent_of(context)
+            context = parent_of(wider.context)
+            wider = replace(key, context=context) if context is not None else None
         return None
 
     def _freeze(self) -> None:

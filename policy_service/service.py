@@ -6,26 +6,22 @@ Not safe for use from several threads; calls may overlap on one event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from policy_service.api import (
-    EMPTY_SNAPSHOT,
-    ArmCounts,
-    CellKey,
-    OutcomeBatch,
-    Snapshot,
-    SyncReply,
-)
+from policy_service.api import EMPTY_SNAPSHOT, OutcomeBatch, Snapshot, SyncReply
 from policy_service.availability import Availability, describe
+from policy_service.compaction import next_step
 from policy_service.config import PolicyConfig
+from policy_service.dump import dump
 from policy_service.errors import PolicyConfigError, StoreSchemaError, StoreUnavailableError
-from policy_service.merge import pooled_cells, totals
-from policy_service.store import CounterStore
+from policy_service.pooling import Pooling
+from policy_service.store import CounterStore, Pool
 
 logger = logging.getLogger(__name__)
 
+MEASURE_PERIOD_S = 10.0
+"""How often the store is asked how much room the counts take."""
 SYNC_BUDGET_S = 0.8
 """A call stops applying batches after this; the replica sends the rest again."""
 
@@ -54,8 +50,13 @@ class PolicyService:
         self._clock = clock
         self._availability = Availability("the store", logger, 0.1, 1.0)
         self._snapshot = EMPTY_SNAPSHOT
-        self._epochs: Mapping[int, Mapping[CellKey, ArmCounts]] = {}
-        self._num_statuses = {"applied": 0, "duplicate": 0, "gap": 0}
+        self._pool = Pool()
+        self._pooling = Pooling(config)
+        self._num_statuses = dict.fromkeys(("applied", "duplicate", "gap", "stale", "late"), 0)
+        self._measured_at = float("-inf")
+        self._store_bytes = 0
+        self._num_compacted = 0
+        self._num_dropped = 0
 
     async def sync(self, batches: Sequence[OutcomeBatch], known_version: int) -> SyncReply:
         """Apply a replica's batches and hand out the snapshot if the replica has another.
@@ -77,26 +78,22 @@ class PolicyService:
         if not self._availability.may_try(now):
             return
         try:
-            epochs = await self._store.read(self._target_model, now)
+            pool = await self._store.read(self._target_model, now)
+            await self._keep_within_bounds(pool, now)
         except (StoreUnavailableError, StoreSchemaError) as error:
             self._availability.failed(self._clock(), describe(error))
             return
         self._availability.succeeded(self._clock())
-        if epochs != self._epochs or self._snapshot.version == 0:
-            self._epochs = epochs
+        if not _is_same(pool, self._pool) or self._snapshot.version == 0:
+            self._pool = pool
             self._snapshot = self._make_snapshot(now)
 
     def dump(self) -> dict[str, Any]:
         """Return all counts, undecayed, by context, arm and drafter version; parents are sums."""
-        contexts: dict[str, dict[str, dict[str, Any]]] = {}
-        for key, counts in sorted(totals(self._epochs).items()):
-            arm = f"{key.arm}@{key.drafter_version}" if key.drafter_version else key.arm
-            mean = counts.reward(self._config.reward) / counts.pulls if counts.pulls else None
-            contexts.setdefault(key.context, {})[arm] = {**asdict(counts), "mean_reward": mean}
         return {
             "target_model": self._target_model,
             "snapshot_version": self._snapshot.version,
-            "contexts": contexts,
+            **dump(self._pool, self._clock(), self._config.epoch_s, self._config.reward),
         }
 
     def status(self) -> dict[str, Any]:
@@ -110,10 +107,17 @@ class PolicyService:
             "snapshot_version": self._snapshot.version,
             "snapshot_created_at": self._snapshot.created_at,
             "cells": len(self._snapshot.cells),
-            "epochs": len(self._epochs),
+            "generation": self._pool.generation,
+            "epochs": len(self._pool.epochs),
+            "store_cells": sum(map(len, self._pool.epochs.values())),
+            "store_bytes": self._store_bytes,
+            "store_max_bytes": self._config.max_store_bytes,
+            "epochs_compacted": self._num_compacted,
+            "epochs_dropped": self._num_dropped,
             "batches_applied": self._num_statuses["applied"],
             "batches_duplicate": self._num_statuses["duplicate"],
             "batches_refused": self._num_statuses["gap"],
+            "batches_stale": self._num_statuses["stale"] + self._num_statuses["late"],
         }
 
     async def close(self) -> None:
@@ -147,15 +151,41 @@ class PolicyService:
                 break
         return applied
 
+    async def _keep_within_bounds(self, pool: Pool, now: float) -> None:
+        """Take one step towards the bound on the store's size, if the counts are above it."""
+        is_time = not self._measured_at <= now < self._measured_at + MEASURE_PERIOD_S
+        if not is_time and self._store_bytes <= self._config.max_store_bytes:
+            return
+        num_bytes = await self._store.measure(self._target_model)
+        self._measured_at, self._store_bytes = now, sum(num_bytes.values())
+        step = next_step(pool.epochs, num_bytes, self._config.max_store_bytes)
+        if step is None:
+            return
+        if step.moves:
+            await self._store.move(self._target_model, step.epoch, step.moves)
+            self._num_compacted += 1
+        else:
+            await self._store.drop(self._target_model, step.epoch)
+            self._num_dropped += 1
+        logger.warning(
+            "counts take %d bytes of %d: %s epoch %d",
+            self._store_bytes,
+            self._config.max_store_bytes,
+            "wider contexts for" if step.moves else "dropped",
+            step.epoch,
+        )
+
     def _make_snapshot(self, now: float) -> Snapshot:
         """Pool the counts; versions grow across restarts because they start from the time."""
-        cells = pooled_cells(
-            self._epochs,
-            now,
-            epoch_s=self._config.epoch_s,
-            half_life_s=self._config.half_life_s,
-            max_contexts=self._config.max_contexts,
-            reward_kind=self._config.reward,
-        )
+        cells = self._pooling.pool(self._pool.epochs, now)
         version = max(self._snapshot.version + 1, int(now * 1000))
-        return Snapshot(version, now, self._target_model, cells)
+        return Snapshot(version, now, self._target_model, cells, self._pool.generation)
+
+
+def _is_same(pool: Pool, other: Pool) -> bool:
+    """Whether nothing changed from one read to another."""
+    return (
+        pool.generation == other.generation
+        and pool.epochs.keys() == other.epochs.keys()
+        and all(cells is other.epochs[epoch] for epoch, cells in pool.epochs.items())
+    )

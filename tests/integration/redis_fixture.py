@@ -8,7 +8,11 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from cluster.redis_server import free_port
+from policy_service.redis_pool.config import RedisConfig
 
 PASSWORD = "a password with %/: in it"
 QUOTED_PASSWORD = "a%20password%20with%20%25%2F%3A%20in%20it"
@@ -25,15 +29,27 @@ def server_binary() -> str:
 
 
 class RedisProcess:
-    """One server on loopback with a password and an append-only file."""
+    """One server on loopback with a password and an append-only file.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where it keeps its data.
+        more: Further lines of its configuration.
+        options: Further options of its command line.
+    """
+
+    def __init__(self, folder: Path, more: Sequence[str] = (), options: Sequence[str] = ()) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self._more = more
+        self._options = options
+        self.port = free_port()
         self.url = f"redis://:{QUOTED_PASSWORD}@127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def config(self) -> RedisConfig:
+        """How to reach it."""
+        return RedisConfig(url=self.url)
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -47,9 +63,11 @@ class RedisProcess:
             "appendfsync always",
             'save ""',
             f"logfile {self._folder / 'server.log'}",
+            *self._more,
         ]
         config.write_text("\n".join(lines) + "\n")
-        self._process = subprocess.Popen([server_binary(), str(config)])
+        command = [server_binary(), str(config), *self._options]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self._wait_until_ready()
 
     def kill(self) -> None:
@@ -60,6 +78,18 @@ class RedisProcess:
         """Stop the server if it runs."""
         if self._process is not None:
             self._stop(signal.SIGTERM)
+
+    def save_data(self) -> None:
+        """Keep a copy of the append-only file; the server must not run."""
+        assert self._process is None
+        shutil.rmtree(self._folder / "saved", ignore_errors=True)
+        shutil.copytree(self._folder / "appendonlydir", self._folder / "saved")
+
+    def restore_data(self) -> None:
+        """Put the copy back, as after a failover that lost what came later."""
+        assert self._process is None
+        shutil.rmtree(self._folder / "appendonlydir")
+        shutil.copytree(self._folder / "saved", self._folder / "appendonlydir")
 
     def freeze(self) -> None:
         """Let the server accept connections but answer nothing."""

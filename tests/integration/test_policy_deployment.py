@@ -18,6 +18,7 @@ from policy_service.client import PolicyClient
 from policy_service.config import PolicyConfig
 from policy_service.contexts import GLOBAL
 from policy_service.deployment import bind_policy
+from policy_service.redis_pool.store import RedisStore
 from tests.integration.redis_fixture import RedisProcess
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
@@ -37,7 +38,7 @@ def redis(tmp_path: Path) -> Iterator[RedisProcess]:
 
 @pytest.fixture
 def policy(serve_port: int, redis: RedisProcess) -> Iterator[Any]:
-    yield serve.run(bind_policy(CONFIG, redis.url, "m"), name="policy", route_prefix=None)
+    yield serve.run(bind_policy(CONFIG, redis.config, "m"), name="policy", route_prefix=None)
     serve.delete("policy")
 
 
@@ -144,9 +145,39 @@ def test_killed_redis_is_survived_and_shown(policy: Any, redis: RedisProcess) ->
     asyncio.run(test())
 
 
+def test_a_reset_reaches_a_running_system(policy: Any, redis: RedisProcess) -> None:
+    async def test() -> None:
+        replica = Replica(policy, "one")
+        replica.play(50)
+
+        async def knows(pulls: int) -> bool:
+            dump = await call(policy, "dump")
+            return dump is not None and GLOBAL in dump["contexts"] and global_pulls(dump) == pulls
+
+        async def has_snapshot() -> bool:
+            return bool(replica.client.status()["snapshot_version"])
+
+        await until(lambda: knows(50))
+        await until(has_snapshot)
+        before = replica.client.status()["snapshot_version"]
+        store = RedisStore(redis.config)
+        assert await store.reset("m", 0) == 1
+        await store.close()
+
+        async def has_another() -> bool:
+            return bool(replica.client.status()["snapshot_version"] > before)
+
+        await until(has_another)
+        replica.play(20)
+        await replica.stop()
+        assert await knows(20)
+
+    asyncio.run(test())
+
+
 def test_starts_without_redis(serve_port: int, redis: RedisProcess) -> None:
     redis.kill()
-    policy = serve.run(bind_policy(CONFIG, redis.url, "m"), name="early", route_prefix=None)
+    policy = serve.run(bind_policy(CONFIG, redis.config, "m"), name="early", route_prefix=None)
 
     async def test() -> None:
         replica = Replica(policy, "one")

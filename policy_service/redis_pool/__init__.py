@@ -1,0 +1,1 @@
+"""Counters in Redis: addresses, connections, schema, scripts, the store."""
