@@ -7,7 +7,7 @@ and ``kept`` and need not know which learner has what. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,17 +15,22 @@ import numpy as np
 
 from policy_service.api import (
     Arm,
+    ArmCounts,
+    CellKey,
     Choice,
     Decision,
     Learner,
     Outcome,
     RequestFeatures,
     RewardKind,
+    Snapshot,
     StateT,
+    TrimItem,
 )
+from policy_service.config import PolicyConfig
 from policy_service.full_information import known_rewards
 from policy_service.reward import reward
-from policy_service.step_times import StepTimes
+from policy_service.step_times import StepLoad, StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,94 @@ class FullInformationLearner(Learner[StateT], Protocol[StateT]):
         """
 
 
+class OutcomeLearner(Learner[StateT], Protocol[StateT]):
+    """A learner that learns from all that a round showed, not from a reward."""
+
+    def update_outcome(
+        self, state: StateT, context: RoundContext, decision: Decision, outcome: Outcome
+    ) -> StateT:
+        """Return the state after a round of ``decision``, made in ``context``."""
+
+
 class TrimmingLearner(Learner[StateT], Protocol[StateT]):
     """A learner that cuts the draft of the arm it chose after seeing how good it is."""
 
     def trim(self, arm: Arm, draft_length: int, draft_score: float) -> int:
         """Return how many of the draft's first nodes to verify, in ``[0, draft_length]``."""
+
+
+SeatRound = tuple[int, Decision, Outcome, Sequence[int]]
+"""Seat, what was chosen, what came of it, and of a draft that was a tree the accepted nodes."""
+
+
+class BatchPlanner(Protocol):
+    """What one Verifier's learner keeps to plan a step's sequences together.
+
+    Each open sequence has a seat, a number. ``set_snapshot`` and ``take_deltas`` may be called from
+    any thread; all else belongs to the engine's.
+    """
+
+    def open(self, chain: Sequence[str]) -> int:
+        """Return the seat of a new sequence of these contexts, the most specific first."""
+
+    def close(self, seat: int) -> None:
+        """Give a sequence's seat back."""
+
+    def plans(self, arms: Sequence[Arm]) -> bool:
+        """Whether a sequence with these arms can be planned together with others."""
+
+    def ask(
+        self,
+        seats: Sequence[int],
+        rooms: Sequence[int],
+        allowed: Sequence[tuple[Arm, ...]],
+        load: StepLoad,
+        rng: np.random.Generator,
+    ) -> list[Choice]:
+        """Choose an arm for every sequence of a step.
+
+        Args:
+            seats: The sequences.
+            rooms: Most tokens that each can draft, at least 1.
+            allowed: The arms of each; plain decoding is always among them.
+            load: What else the step does.
+            rng: For draws.
+        """
+
+    def trim(
+        self,
+        seats: Sequence[int],
+        items: Sequence[TrimItem],
+        load: StepLoad,
+        rng: np.random.Generator,
+    ) -> list[int]:
+        """Return how many nodes of each draft to verify, in ``[0, draft_length]``."""
+
+    def observe(self, rounds: Sequence[SeatRound], load: StepLoad) -> None:
+        """Learn from the rounds of a step."""
+
+    def set_drafters(self, versions: Mapping[str, str]) -> None:
+        """Say which drafters there are, and the version of each."""
+
+    def set_snapshot(self, snapshot: Snapshot, weight: float, *, is_new: bool) -> None:
+        """Take over the pool's counts; ``is_new``: of another snapshot than before."""
+
+    def take_deltas(self) -> dict[CellKey, ArmCounts]:
+        """Return what was counted since the last call, beyond the counts of arms."""
+
+
+class BatchLearner(Learner[StateT], Protocol[StateT]):
+    """A learner that plans a step's sequences together; alone it does without the others."""
+
+    def batch_planner(self, config: PolicyConfig) -> BatchPlanner:
+        """Return what a Verifier that uses this learner keeps."""
+
+
+def batch_planner(learner: Learner[Any], config: PolicyConfig) -> BatchPlanner | None:
+    """Return what a Verifier keeps of a learner; None of one that plans sequences one by one."""
+    make = getattr(learner, "batch_planner", None)
+    planner: BatchPlanner | None = make(config) if make is not None else None
+    return planner
 
 
 def choose(
@@ -109,6 +197,9 @@ def teach(
     kind: RewardKind,
 ) -> Any:
     """Return a learner's state after a round that was a pull."""
+    update_outcome = getattr(learner, "update_outcome", None)
+    if update_outcome is not None:
+        return update_outcome(state, context, decision, outcome)
     update_full = getattr(learner, "update_full", None)
     if update_full is not None:
         rewards = known_rewards(decision.arm, outcome, kind, context.allowed)

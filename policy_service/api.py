@@ -129,10 +129,12 @@ class AskItem:
         sequence_id: The sequence, as it was opened.
         room: Most draft tokens that make sense now; a larger arm may still be chosen and is then
             cut by the engine. 0 asks for plain decoding.
+        cached: Tokens of it that are in the cache.
     """
 
     sequence_id: str
     room: int
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +147,15 @@ class TrimItem:
         draft_length: Nodes of the draft that came back.
         draft_score: The drafter's own confidence in it, in its own unit (match length, expected
             accepted tokens); 0 if it said nothing.
+        parents: Of each node the index of its parent, -1 for a child of the last committed token;
+            empty for a chain.
     """
 
     sequence_id: str
     decision: Decision
     draft_length: int
     draft_score: float = 0.0
+    parents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +253,10 @@ class CellKey:
     drafter_version: str = ""
 
 
+ANY_GENERATION = -1
+"""Of a batch whose replica has not yet heard how often the counters were reset."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeBatch:
     """Counts that one replica gathered, to be added to the pool exactly once.
@@ -259,6 +268,8 @@ class OutcomeBatch:
         epoch: Start of the ten minutes in which the rounds were played, in seconds since 1970.
         target_model: Name of the target model.
         deltas: What to add.
+        generation: How often the counters had been reset when the rounds were played; those of an
+            earlier generation than the store's are not counted any more.
     """
 
     replica: str
@@ -267,6 +278,7 @@ class OutcomeBatch:
     epoch: int
     target_model: str
     deltas: Mapping[CellKey, ArmCounts]
+    generation: int = ANY_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +290,14 @@ class Snapshot:
         created_at: Seconds since 1970.
         target_model: Name of the target model.
         cells: Decayed (pulls, reward) of each cell; the reward is of the configured kind.
+        generation: How often the counters have been reset.
     """
 
     version: int
     created_at: float
     target_model: str
     cells: Mapping[CellKey, tuple[float, float]]
+    generation: int = 0
 
 
 EMPTY_SNAPSHOT = Snapshot(0, 0.0, "", {})

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from policy_service.api import RewardKind
+from policy_service.decision_log.lines import TenantNames
+
+
+class DecisionLogConfig(BaseModel):
+    """What is kept of rounds, to explain them and to judge other learners by them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    recent_rounds: int = Field(default=10_000, ge=0)
+    """Rounds that each Verifier holds in memory, so that recent requests can be explained."""
+    folder: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = None
+    """Folder that each Verifier writes rounds to, on its own node; none: nothing is written."""
+    share: float = Field(default=0.1, ge=0, le=1)
+    """Share of requests whose rounds are written, all rounds of a request or none."""
+    max_bytes: int = Field(default=16 * 2**20, ge=2**16)
+    """Largest size of a file."""
+    max_files: int = Field(default=8, ge=1)
+    """Most files in the folder; the oldest that nobody writes any more are deleted."""
+    tenants: TenantNames = "hash"
+    """What is written of a tenant: a hash of the name, or nothing."""
 
 
 class PolicyConfig(BaseModel):
@@ -14,7 +35,7 @@ class PolicyConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    learner: str = "ucbspec"
+    learner: str = "goodput"
     """File name in ``policy_service/learners``."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the learner; unknown ones are refused."""
@@ -27,6 +48,10 @@ class PolicyConfig(BaseModel):
     """Largest speculation length that a request may pin."""
     max_contexts: int = Field(default=256, ge=1)
     """Most contexts to keep counts for; the rest fall to their parent."""
+    max_contexts_per_tenant: int = Field(default=64, ge=1)
+    """Most contexts of one tenant; its further requests count for the tenant as a whole."""
+    max_tenant_share: float = Field(default=0.25, gt=0, le=1)
+    """Most that one tenant weighs in what all share, as a share of the pulls of an arm."""
     prior_strength: float = Field(default=20.0, ge=0)
     """Most pulls that a pooled prior is worth to a new prompt, per arm."""
     shrinkage: float = Field(default=20.0, ge=0)
@@ -47,10 +72,17 @@ class PolicyConfig(BaseModel):
     """How long a replica keeps acknowledged batches, to send them again after a failover."""
     max_unsent_cells: int = Field(default=20_000, ge=1)
     """Most cells a replica buffers while the Policy is away."""
+    max_store_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    """Most bytes of counters in Redis; above, the oldest epochs lose their fine contexts, then
+    go."""
     key_prefix: str = "banditserve"
     """First part of every key in Redis."""
     num_cpus: float = Field(default=0.1, gt=0)
     """CPUs that Ray reserves for the Policy."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that the Policy may run on."""
+    decision_log: DecisionLogConfig = DecisionLogConfig()
+    """What is kept of rounds."""
 
     @model_validator(mode="after")
     def _check_gammas(self) -> Self:

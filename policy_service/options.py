@@ -14,6 +14,9 @@ from policy_service.errors import PolicyConfigError
 from policy_service.loading import learner_names, load_learner
 from policy_service.naming import unknown
 
+_DRAFTER_PARAMS = ("drafter", "fallback")
+"""Parameters of learners that name a drafter."""
+
 
 def check_options(options: SpeculationOptions, drafters: Collection[str], max_gamma: int) -> None:
     """Check what a request says about speculation.
@@ -91,12 +94,18 @@ def arms_of(drafters: Collection[str], gammas: Collection[int]) -> tuple[Arm, ..
 
 
 def check_config(config: PolicyConfig, drafters: Collection[str]) -> None:
-    """Check the configured learner, its parameters and the arm that ``fixed`` keeps to.
+    """Check the configured learner, its parameters, and the arm and drafters that they name.
 
     Raises:
-        PolicyConfigError: If a learner, parameter or arm is unknown or a value out of range.
+        PolicyConfigError: If a learner, parameter, arm or drafter is unknown, or a value out of
+            range.
     """
     load_learner(config.learner, config.params)
+    for name in _DRAFTER_PARAMS:
+        drafter = config.params.get(name)
+        if drafter is not None and drafter not in drafters:
+            message = unknown("drafter", drafter, drafters)
+            raise PolicyConfigError(f"{name} of learner {config.learner!r}: {message}")
     arm = config.params.get("arm")
     arms = {str(known) for known in arms_of(drafters, config.gammas)}
     if arm is not None and arm not in arms:

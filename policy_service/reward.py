@@ -49,16 +49,26 @@ def reward_of(tokens: int, plain_ms: float, alike_ms: float, kind: RewardKind) -
     return tokens * min(1.0, plain_ms / alike_ms)
 
 
+def add_round(sums: list[int], outcome: Outcome) -> None:
+    """Add one round to its arm's counters, which stand in the order of ``ArmCounts``.
+
+    In place, because every sequence of every step is counted.
+    """
+    if outcome.draft_status in _NOT_A_PULL:
+        sums[6] += 1
+        return
+    accepted, plain_ms, alike_ms = outcome.num_accepted, outcome.plain_ms, outcome.alike_ms
+    sums[0] += 1
+    sums[1] += accepted + 1
+    sums[2] += outcome.num_drafted
+    sums[3] += outcome.num_verified
+    sums[4] += accepted
+    sums[5] += round(outcome.step_ms * 1000) if outcome.step_ms > 0 else 0
+    sums[7] += round(reward_of(accepted + 1, plain_ms, alike_ms, "time") * 1e6)
+
+
 def round_counts(outcome: Outcome) -> ArmCounts:
     """Return what one round adds to its arm's counters."""
-    if not is_pull(outcome):
-        return ArmCounts(failed=1)
-    return ArmCounts(
-        pulls=1,
-        reward_tokens=reward_tokens(outcome),
-        drafted=outcome.num_drafted,
-        verified=outcome.num_verified,
-        accepted=outcome.num_accepted,
-        step_us=max(0, round(outcome.step_ms * 1000)),
-        reward_micros=round(reward(outcome, "time") * 1e6),
-    )
+    sums = [0] * 8
+    add_round(sums, outcome)
+    return ArmCounts(*sums)

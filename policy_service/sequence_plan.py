@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from policy_service.abilities import RoundContext, choose, teach
+from policy_service.abilities import BatchPlanner, RoundContext, choose, teach
 from policy_service.api import (
     NONE,
     Arm,
@@ -87,6 +87,9 @@ class SequencePlan:
         drafter_version: Version of the drafter chosen last.
         suspensions: Drafters it does without for a while.
         round: What was known when the last round was chosen.
+        batch: Plans its rounds together with others'; None if its learner does not.
+        seat: Its number there.
+        is_joint: Whether its last round was planned so.
     """
 
     context: str
@@ -99,6 +102,9 @@ class SequencePlan:
     drafter_version: str = ""
     suspensions: Suspensions = field(default_factory=Suspensions)
     round: RoundContext = field(default_factory=lambda: RoundContext((NONE,)))
+    batch: BatchPlanner | None = None
+    seat: int = -1
+    is_joint: bool = False
     _arms: _KnownArms | None = None
 
     def decide(
@@ -121,9 +127,10 @@ class SequencePlan:
             batch_size: Sequences that decode in the step.
             step_times: How long the Verifier's steps take.
         """
+        self.is_joint = False
         decision = self._without_choice(room, drafters)
         if decision is None:
-            allowed = self._allowed(drafters, gammas)
+            allowed = self.allowed(drafters, gammas)
             self.round = RoundContext(allowed or (NONE,), self.features, batch_size, step_times)
             decision = self._chosen(rng) if allowed else self._plain("no drafter")
         else:
@@ -151,7 +158,7 @@ class SequencePlan:
             arm, self.learner.name, reason, propensity, self.snapshot_version, estimates
         )
 
-    def _allowed(self, drafters: Mapping[str, str], gammas: tuple[int, ...]) -> tuple[Arm, ...]:
+    def allowed(self, drafters: Mapping[str, str], gammas: tuple[int, ...]) -> tuple[Arm, ...]:
         """Return the open arms of drafters that are not suspended; computed anew on change."""
         if self._arms is None or self._arms.drafters is not drafters:
             self._arms = _KnownArms(drafters, open_arms(self.options, drafters, gammas))
@@ -167,11 +174,13 @@ class SequencePlan:
         return Decision(NONE, self.learner.name, reason, 1.0, self.snapshot_version)
 
     def learn(self, decision: Decision, outcome: Outcome, kind: RewardKind) -> None:
-        """Update learner and suspensions after a round."""
-        arm = decision.arm
+        """Update learner and suspensions after a round; one planned jointly is learnt jointly."""
+        drafter = decision.arm.drafter
         if is_pull(outcome):
-            self.state = teach(self.learner, self.state, self.round, decision, outcome, kind)
-            self.suspensions = self.suspensions.after_answer(arm.drafter)
+            if self.batch is None:
+                self.state = teach(self.learner, self.state, self.round, decision, outcome, kind)
+            if self.suspensions.entries:
+                self.suspensions = self.suspensions.after_answer(drafter)
         elif outcome.draft_status in FAULTS:
-            self.suspensions = self.suspensions.after_fault(arm.drafter, self.round_index)
+            self.suspensions = self.suspensions.after_fault(drafter, self.round_index)
         self.round_index += 1

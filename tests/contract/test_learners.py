@@ -27,11 +27,11 @@ RULES = {"none", "fixed", "uniform", "match_length", "batch_table"}
 LEARNING = [name for name in learner_names() if name not in RULES]
 NEVER_RECOVER = {"greedy_released"}
 """They claim neither to find the best arm nor to notice one that appears or gets better."""
-SHARE_REWARDS = {"lipschitz", "hedge"}
+SHARE_REWARDS = {"lipschitz", "hedge", "goodput"}
 """They leave out arms of which the rewards of others say enough."""
 PARAMS: dict[str, dict[str, Any]] = {"ucbspec": {"scale": 0.25}}
 """What they need to learn within a reply of some hundred tokens."""
-FOLLOW_DRIFT: dict[str, dict[str, Any]] = {"thompson": {"discount": 0.95}}
+FOLLOW_DRIFT: dict[str, dict[str, Any]] = {"thompson": {"discount": 0.95}, "goodput": {}}
 """Those that claim to, and what they need for it."""
 
 WEAK, SHORT, LONG = Arm("weak", 4), Arm("strong", 2), Arm("strong", 8)
@@ -64,6 +64,7 @@ def test_the_expected_learners_are_found() -> None:
         "lipschitz",
         "robust",
         "hedge",
+        "goodput",
     }
 
 

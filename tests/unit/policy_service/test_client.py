@@ -91,7 +91,7 @@ class Rig:
             self.client.planner.observe([("s", decision, outcome)])
 
     async def stored(self) -> int:
-        cells = totals(await self.store.read("m", time.time()))
+        cells = totals((await self.store.read("m", time.time())).epochs)
         return cells[CellKey(GLOBAL, "none")].pulls if cells else 0
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
@@ -111,6 +111,24 @@ def run(test: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(with_client())
+
+
+def test_a_new_replica_waits_for_the_pooled_counts_but_not_for_ever() -> None:
+    async def test(rig: Rig) -> None:
+        rig.play(10)
+        assert await rig.client.flush(2)
+        await rig.service.publish()
+        handle = Handle(rig.service)
+        handle.mode = "away"
+        late = PolicyClient(CONFIG, "late", "inc2", "m", handle, {"a": "1"}, seed=0)
+        task = asyncio.create_task(late.run())
+        assert not await late.first_answer(0.1)
+        handle.mode = "up"
+        assert await late.first_answer(5.0)
+        assert late.status()["snapshot_version"] > 0
+        task.cancel()
+
+    run(test)
 
 
 def test_counts_arrive_and_snapshots_come_back() -> None:
@@ -196,9 +214,28 @@ def test_what_else_was_counted_is_pooled_too() -> None:
         key = CellKey("shadow", "a/score4/depth1/rank0", "1")
         rig.further = {key: ArmCounts(pulls=10, accepted=3, reward_micros=3_000_000)}
         assert await rig.client.flush(2.0)
-        cells = totals(await rig.store.read("m", time.time()))
+        cells = totals((await rig.store.read("m", time.time())).epochs)
         assert (cells[key].pulls, cells[key].accepted) == (10, 3)
         assert await rig.client.flush(0.1)
-        assert totals(await rig.store.read("m", time.time()))[key].pulls == 10
+        assert totals((await rig.store.read("m", time.time())).epochs)[key].pulls == 10
 
     asyncio.run(scenario())
+
+
+def test_a_reset_reaches_the_replica_and_what_came_before_is_forgotten() -> None:
+    async def test(rig: Rig) -> None:
+        rig.play(5)
+        assert await rig.client.flush(2)
+        await rig.service.publish()
+        await rig.until(lambda: rig.client.status()["snapshot_version"] > 0)
+        first = rig.client.status()["snapshot_version"]
+        assert await rig.store.reset("m", 0) == 1
+        await rig.service.publish()
+        await rig.until(lambda: rig.client.status()["snapshot_version"] > first)
+        assert await rig.stored() == 0
+        rig.play(3)
+        assert await rig.client.flush(2)
+        assert await rig.stored() == 3
+        assert rig.service.status()["batches_stale"] == 0
+
+    run(test)

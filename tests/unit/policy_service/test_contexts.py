@@ -8,8 +8,11 @@ from policy_service.contexts import (
     GLOBAL,
     ContextRegistry,
     context_chain,
+    is_of_whole_tenant,
     is_specific,
+    of_whole_tenant,
     parent_of,
+    tenant_of,
 )
 
 
@@ -80,3 +83,43 @@ def test_pooled_contexts_come_first_and_free_places() -> None:
     assert registry.admit(chain("a")) == chain("a")[1:]
     registry.refresh([chain("x")[0]])
     assert registry.admit(chain("a")) == chain("a")
+
+
+def of(tenant: str, system: int) -> tuple[str, ...]:
+    return context_chain(RequestFeatures(tenant=tenant, system_prompt_hash=str(system)))
+
+
+def test_a_tenant_cannot_take_all_places() -> None:
+    registry = ContextRegistry(10, max_per_tenant=3)
+    admitted = [registry.admit(of("greedy", n)) for n in range(50)]
+    assert [chain[0] for chain in admitted[:3]] == [of("greedy", n)[0] for n in range(3)]
+    wide = "n=greedy|r=completions|c=0"
+    assert set(admitted[3:]) == {(wide, *of("greedy", 0)[1:])}
+    assert registry.admit(of("modest", 0)) == of("modest", 0)
+    assert len(registry) == 5
+
+
+def test_without_any_place_the_parent_counts() -> None:
+    registry = ContextRegistry(2, max_per_tenant=1)
+    registry.admit(of("a", 0))
+    registry.admit(of("b", 0))
+    assert registry.admit(of("a", 1)) == of("a", 1)[1:]
+
+
+def test_the_pool_does_not_bring_a_tenant_above_its_share() -> None:
+    registry = ContextRegistry(10, max_per_tenant=2)
+    registry.refresh([of("greedy", n)[0] for n in range(9)])
+    assert len(registry) == 2
+    assert registry.admit(of("greedy", 1)) == of("greedy", 1)
+    assert is_of_whole_tenant(registry.admit(of("greedy", 2))[0])
+
+
+def test_whose_a_context_is_follows_from_its_name() -> None:
+    for tenant in ("", "acme", "a|b=c", "x" * 500):
+        context = context_chain(RequestFeatures(tenant=tenant, route="chat"))[0]
+        wide = of_whole_tenant(context)
+        assert tenant_of(wide) == tenant_of(context) == context.split("|")[0][2:]
+        assert parent_of(wide) == parent_of(context)
+        assert is_of_whole_tenant(wide)
+        assert not is_of_whole_tenant(context)
+    assert tenant_of(GLOBAL) == tenant_of("r=chat|c=0") == tenant_of(SHADOW) == ""

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy_service.api import ArmCounts, CellKey, OutcomeBatch, RequestFeatures
+from policy_service.api import (
+    ANY_GENERATION,
+    ArmCounts,
+    CellKey,
+    OutcomeBatch,
+    RequestFeatures,
+)
 from policy_service.config import PolicyConfig
 from policy_service.contexts import GLOBAL, context_chain
 from policy_service.ledger import MAX_BATCH_CELLS, PROBE_PERIOD_S, Ledger
@@ -29,7 +35,7 @@ def pulls(batches: Sequence[OutcomeBatch]) -> int:
 
 
 async def stored_pulls(store: MemoryStore) -> int:
-    epochs = await store.read("m", 0.0)
+    epochs = (await store.read("m", 0.0)).epochs
     return sum(counts.pulls for cells in epochs.values() for counts in cells.values())
 
 
@@ -226,3 +232,30 @@ def test_counts_are_exact_whatever_happens(events: list[tuple[str, int]]) -> Non
 
     stored, truth = asyncio.run(run())
     assert stored == truth
+
+
+def test_a_reset_forgets_what_was_not_sent_and_marks_what_follows() -> None:
+    book = ledger()
+    book.add({KEYS[0]: ONE}, 0)
+    [first] = book.outgoing(0)
+    assert first.generation == ANY_GENERATION, "nobody has told it yet"
+    book.begin_generation(2)
+    book.add({KEYS[0]: ONE}, 1)
+    book.begin_generation(3)
+    book.add({KEYS[1]: ONE}, 2)
+    assert book.outgoing(2) == [first], "what was sent stays as it was"
+    book.reconcile(1, 2)
+    [second] = book.outgoing(3)
+    assert (second.sequence, second.generation, set(second.deltas)) == (2, 3, {KEYS[1]})
+    assert book.num_reset_pulls == 1
+    book.begin_generation(1)
+    book.add({KEYS[0]: ONE}, 4)
+    book.reconcile(2, 4)
+    assert [batch.generation for batch in book.outgoing(5)] == [3], "an older one is no news"
+
+
+def test_the_first_word_of_a_generation_forgets_nothing() -> None:
+    book = ledger()
+    book.add({KEYS[0]: ONE}, 0)
+    book.begin_generation(5)
+    assert [(batch.generation, pulls([batch])) for batch in book.outgoing(1)] == [(5, 1)]

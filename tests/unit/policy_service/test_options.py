@@ -73,10 +73,16 @@ def test_good_configuration() -> None:
     ("values", "message"),
     [
         ({"learner": "ucbspecc"}, "did you mean 'ucbspec'"),
-        ({"params": {"scael": 1}}, "did you mean 'scale'"),
+        ({"learner": "ucbspec", "params": {"scael": 1}}, "did you mean 'scale'"),
         ({"learner": "fixed", "params": {"arm": "rest:5"}}, "unknown arm 'rest:5'"),
         ({"learner": "fixed", "params": {"arm": "rest"}}, "an arm is 'none' or"),
         ({"learner": "fixed", "params": {"arm": 7}}, "arm of learner 'fixed'"),
+        (
+            {"learner": "match_length", "params": {"fallback": "suffix"}},
+            "fallback of learner 'match_length': unknown drafter 'suffix'",
+        ),
+        ({"learner": "batch_table", "params": {"drafter": "prompt_lokup"}}, "did you mean"),
+        ({"learner": "goodput", "params": {"discount": 0}}, "discount of learner 'goodput'"),
     ],
 )
 def test_bad_configuration(values: dict[str, Any], message: str) -> None:

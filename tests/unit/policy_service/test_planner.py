@@ -32,6 +32,7 @@ FEATURES = RequestFeatures(tenant="acme", route="chat")
 
 def planner(versions: dict[str, str] | None = None, **config: Any) -> Planner:
     known = LOOKUP if versions is None else versions
+    config = {"learner": "ucbspec", **config}
     return Planner(PolicyConfig(**config), known, np.random.default_rng(0))
 
 

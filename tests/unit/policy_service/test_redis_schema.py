@@ -4,39 +4,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy_service.api import ArmCounts, CellKey, OutcomeBatch
+from policy_service.api import ArmCounts, CellKey
 from policy_service.errors import StoreSchemaError
-from policy_service.redis_schema import Keys, increments, parse_counts, slug
+from policy_service.redis_pool.schema import (
+    COUNTERS,
+    Keys,
+    increments,
+    parse_cells,
+    parse_counters,
+    parse_integer,
+    row_of,
+    slug,
+)
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-COUNTS = st.builds(ArmCounts, *[st.integers(0, 2**50)] * 7)
+COUNTS = st.builds(ArmCounts, *[st.integers(0, 2**50)] * len(COUNTERS))
 
 
 @given(st.dictionaries(st.builds(CellKey, TEXT, TEXT, TEXT), COUNTS, max_size=5))
 def test_batches_survive_the_journey(deltas: dict[CellKey, ArmCounts]) -> None:
-    texts = increments(OutcomeBatch("r", "i", 1, 0, "m", deltas))
-    values = dict(zip(texts[::2], texts[1::2], strict=True))
-    assert len(values) == len(texts) / 2
-    expected = {key: counts for key, counts in deltas.items() if counts != ArmCounts()}
-    assert parse_counts(values) == expected
+    texts = increments(deltas)
+    assert not any("\n" in text for text in texts), "lines are separated by them"
+    assert parse_cells(texts) == {k: v for k, v in deltas.items() if v != ArmCounts()}
+
+
+@given(COUNTS)
+def test_counters_have_their_order(counts: ArmCounts) -> None:
+    assert row_of(counts) == " ".join(str(getattr(counts, name)) for name in COUNTERS)
+    assert parse_counters("c", row_of(counts)) == counts
 
 
 @given(TEXT, TEXT)
 def test_models_have_keys_of_their_own_in_one_slot(one: str, other: str) -> None:
     assert (slug(one) == slug(other)) == (one == other)
     keys = Keys("p", one)
-    names = [keys.schema, keys.epochs, keys.counts(600), keys.seen("r{}", "i")]
+    names = [
+        keys.schema,
+        keys.generation,
+        keys.old_epochs,
+        keys.epochs(3),
+        keys.counts(3, 600),
+        keys.old_counts("600"),
+        keys.seen("r{}", "i"),
+    ]
     assert {name.split("{")[1].split("}")[0] for name in names} == {slug(one)} != {""}
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(
-    "values", [{"a/b/c": "1"}, {"a/b/c/pulls": "x"}, {"a/b/c/pulls": "1.5"}, {"": "1"}]
+    "texts", [("a/b", "1"), ("a/b/c/pulls", "1"), ("a/b/c", "x"), ("a/b/c", "1.5"), ("a/b/c", "")]
 )
-def test_foreign_fields_are_refused(values: dict[str, str]) -> None:
+def test_foreign_fields_are_refused(texts: tuple[str, str]) -> None:
     with pytest.raises(StoreSchemaError):
-        parse_counts(values)
+        parse_cells(texts)
 
 
-def test_counters_of_later_versions_are_left_out() -> None:
-    cells = parse_counts({"a/b/c/pulls": "1", "a/b/c/of_the_future": "5"})
-    assert cells == {CellKey("a", "b", "c"): ArmCounts(pulls=1)}
+def test_counters_of_other_versions() -> None:
+    assert parse_counters("c", "1 2 3") == ArmCounts(1, 2, 3), "an earlier one had fewer"
+    assert parse_counters("c", "1 2 3 4 5 6 7 8 9") == ArmCounts(1, 2, 3, 4, 5, 6, 7, 8)
+
+
+@pytest.mark.parametrize("text", ["-1", "", "1.5", "x"])
+def test_other_numbers_are_refused(text: str) -> None:
+    with pytest.raises(StoreSchemaError, match="the key holds"):
+        parse_integer("the key", text)

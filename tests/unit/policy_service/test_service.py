@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from policy_service.api import ArmCounts, CellKey, OutcomeBatch, SyncReply
+from policy_service.api import SHADOW, ArmCounts, CellKey, OutcomeBatch, SyncReply
 from policy_service.availability import Availability
 from policy_service.config import PolicyConfig
 from policy_service.contexts import GLOBAL
@@ -122,3 +123,45 @@ def test_availability_survives_a_clock_set_back() -> None:
     assert not other.may_try(1000.2)
     assert other.may_try(1000.5)
     assert other.may_try(10)
+
+
+def test_arms_and_conditional_acceptance_are_dumped_apart() -> None:
+    store = MemoryStore()
+    service = PolicyService(PolicyConfig(), store, "m", Clock())
+    deltas = {
+        KEY: ArmCounts(pulls=2, accepted=6, reward_micros=4_000_000),
+        CellKey(GLOBAL, "none"): ArmCounts(pulls=1),
+        CellKey(GLOBAL, "a/score4/depth1/rank0", "1"): ArmCounts(pulls=9, accepted=3),
+        CellKey(SHADOW, "a/score4/depth1/rank0", "1"): ArmCounts(pulls=5),
+    }
+    sync(service, [OutcomeBatch("r", "i", 1, 999_000, "m", deltas)])
+    asyncio.run(service.publish())
+    dump = service.dump()
+    assert set(dump["contexts"]) == {GLOBAL}
+    assert set(dump["contexts"][GLOBAL]) == {"a:4@1", "none"}
+    arm = dump["contexts"][GLOBAL]["a:4@1"]
+    assert (arm["pulls"], arm["accepted"], arm["mean_reward"]) == (2, 6, 2.0)
+    assert arm["age_s"] == 1_000_000 - 999_600
+    assert {context: list(cells) for context, cells in dump["cells"].items()} == {
+        GLOBAL: ["a/score4/depth1/rank0@1"],
+        SHADOW: ["a/score4/depth1/rank0@1"],
+    }
+
+
+def test_a_reset_is_published_as_an_empty_snapshot() -> None:
+    clock, store = Clock(), MemoryStore()
+    service = PolicyService(PolicyConfig(), store, "m", clock)
+    sync(service, [batch(1)])
+    asyncio.run(service.publish())
+    first = sync(service, []).snapshot
+    assert first is not None
+    assert asyncio.run(store.reset("m", first.generation)) == 1
+    asyncio.run(service.publish())
+    second = sync(service, [], first.version).snapshot
+    assert second is not None
+    assert (second.generation, len(second.cells)) == (1, 0)
+    assert second.version > first.version
+    sync(service, [replace(batch(2), generation=0), replace(batch(3), generation=1)])
+    assert service.status()["batches_stale"] == 1
+    asyncio.run(service.publish())
+    assert service.dump()["contexts"][GLOBAL]["a:4@1"]["pulls"] == 1
