@@ -3,7 +3,9 @@
     PolicyError
     ├── PolicyConfigError       an unknown learner, arm or parameter, or a value out of range
     ├── StoreUnavailableError   the store did not answer; try again later
-    └── StoreSchemaError        the store holds data of another schema; nothing was written
+    ├── ExportError             an export that cannot be read, or is of another model
+    ├── StoreSchemaError        the store holds data of another schema; nothing was written
+    └── DecisionLogError        a decision log is missing, corrupt or of another version
 
 Every constructor passes its positional arguments on, so that errors survive pickling.
 """
@@ -25,3 +27,11 @@ class StoreUnavailableError(PolicyError):
 
 class StoreSchemaError(PolicyError):
     """The store holds data of a schema this version does not know; nothing was written."""
+
+
+class ExportError(PolicyError):
+    """An export of counts that cannot be used: corrupt, newer, or of another target model."""
+
+
+class DecisionLogError(PolicyError):
+    """A decision log that cannot be read: missing, corrupt, or of another version."""

@@ -46,8 +46,12 @@ def _would_earn(arm: Arm, outcome: Outcome, kind: RewardKind) -> float:
         return 1.0
     if arm.gamma >= outcome.num_verified:
         return reward(outcome, kind)
-    shortest_ms = outcome.plain_ms + outcome.draft_wait_ms
-    share = arm.gamma / outcome.num_verified
-    alike_ms = shortest_ms + share * (outcome.alike_ms - shortest_ms)
     tokens = 1 + min(arm.gamma, outcome.num_accepted)
-    return reward_of(tokens, outcome.plain_ms, alike_ms, kind)
+    return reward_of(tokens, outcome.plain_ms, shorter_alike_ms(outcome, arm.gamma), kind)
+
+
+def shorter_alike_ms(outcome: Outcome, num_verified: int) -> float:
+    """Return ``alike_ms`` had fewer of the draft's tokens been verified, as ``known_rewards``."""
+    shortest_ms = outcome.plain_ms + outcome.draft_wait_ms
+    share = num_verified / outcome.num_verified
+    return shortest_ms + share * (outcome.alike_ms - shortest_ms)

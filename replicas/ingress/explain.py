@@ -6,12 +6,13 @@ is ours stands beside it, under ``banditserve``. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from replicas.api import GenerationResult, GenerationStats
 from replicas.ingress.choices import Done
+from replicas.ingress.errors import ApiError, shorten, unavailable
 
 
 def metrics(result: GenerationResult, max_gamma: int) -> dict[str, Any]:
@@ -72,3 +73,30 @@ def _facts(done: Done, explain: bool) -> dict[str, Any]:
     if explain:
         facts["rounds"] = [asdict(report) for report in done.result.rounds]
     return facts
+
+
+def explanation(request_id: str, answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rounds of a recent request, from what the Verifiers hold of it.
+
+    A reply that went on at another Verifier has an entry for each.
+
+    Raises:
+        ApiError: If no Verifier answers, or none holds anything of it.
+    """
+    if not answers:
+        raise unavailable("no Verifier answers just now")
+    replies = [reply for answer in answers for reply in answer["replies"]]
+    if not replies:
+        num_rounds = max(answer["recent_rounds"] for answer in answers)
+        raise ApiError(404, "request_not_found", _not_held(request_id, num_rounds), "request_id")
+    replies.sort(key=lambda reply: (reply["index"], reply["sequence"]))
+    return {"id": request_id, "object": "request.explanation", "choices": replies}
+
+
+def _not_held(request_id: str, num_rounds: int) -> str:
+    return (
+        f"nothing is held of request {shorten(request_id)!r}: its X-Request-Id is another one, it "
+        f"was sent with another key, or it is older than a Verifier's last {num_rounds} rounds "
+        "(policy.decision_log.recent_rounds). For rounds in the response itself send "
+        '"speculation": {"explain": true}'
+    )

@@ -1,0 +1,1 @@
+"""Rounds as records: in memory for ``explain``, in rotating files for ``replay``."""

@@ -1,0 +1,1 @@
+"""What another learner would have earned on a decision log."""
