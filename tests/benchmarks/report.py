@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cluster.traces.machine import machine
+
 ROOT = Path(__file__).resolve().parents[2]
 NO_GOALS: Mapping[str, float] = {}
-
-
-def machine() -> str:
-    """Return the processor's name and the number of cores in use."""
-    name = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            name = line.partition(":")[2].strip()
-            break
-    return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
 def publish(

@@ -23,17 +23,20 @@ import torch
 import typer
 
 from cluster.config import default_cache_dir
-from cluster.workloads import MIXED, Prompt, read_prompts
+from cluster.traces.generation import ReplyMaker, load_target
+from cluster.traces.prompts import by_workload, first_prompts, rendered
+from cluster.workloads import MIXED
 from drafters.api import Drafter, NoiseKey, SessionContext
+from drafters.client import DrafterClient
 from drafters.config import DrafterConfig
 from drafters.loading import load_drafter
 from models.store import DEFAULT_MODEL, resolve_model
-from models.tokenizer import Tokenizer, load_tokenizer
+from models.tokenizer import load_tokenizer
 from replicas.engine.step_time import warm_up
 from tests.benchmarks.drafters.methods import GAMMAS, in_process, standard_library_datastore
 from tests.benchmarks.drafters.placement import placement_figures
 from tests.benchmarks.drafters.replay import Replayed, add, replay
-from tests.benchmarks.drafters.speed import Bench, load_target, pinned
+from tests.benchmarks.drafters.speed import pinned, timed_reply
 from tests.benchmarks.report import publish
 
 LONG_CONTEXT = 4096
@@ -64,7 +67,7 @@ class Measurement:
     """Measures prompts one by one.
 
     Args:
-        bench: The engine with all methods.
+        maker: The engine with all methods.
         drafters: The same methods, to replay; one for each speculation length.
         step_ms: Time of a step of one sequence, by rows.
         max_tokens: Length of each reply.
@@ -72,12 +75,12 @@ class Measurement:
 
     def __init__(
         self,
-        bench: Bench,
+        maker: ReplyMaker,
         drafters: dict[str, dict[int, Drafter]],
         step_ms: dict[int, float],
         max_tokens: int,
     ) -> None:
-        self._bench = bench
+        self._maker = maker
         self._drafters = drafters
         self._step_ms = step_ms
         self._max_tokens = max_tokens
@@ -86,13 +89,14 @@ class Measurement:
 
     def measure(self, prompt: Sequence[int], workload: str) -> None:
         """Measure all methods on one prompt."""
-        reply, rate = self._bench.reply(prompt, self._max_tokens)
+        reply, rate = timed_reply(self._maker, prompt, self._max_tokens)
         for method in self._drafters:
             found = self.found[method, workload]
             gamma = self._best_gamma(method, found, prompt, reply)
-            same, with_drafter = self._bench.reply(prompt, self._max_tokens, pinned(method, gamma))
+            options = pinned(method, gamma)
+            same, with_drafter = timed_reply(self._maker, prompt, self._max_tokens, options)
             assert same == reply, f"{method} changed a reply"
-            _, rate_after = self._bench.reply(prompt, self._max_tokens)
+            _, rate_after = timed_reply(self._maker, prompt, self._max_tokens)
             found.gammas.append(gamma)
             found.speedups.append(with_drafter / ((rate + rate_after) / 2))
             rate = rate_after
@@ -171,23 +175,6 @@ def draft_times(measurement: Measurement) -> dict[str, float]:
     return figures
 
 
-def chosen(paths: Sequence[Path], count: int) -> list[Prompt]:
-    """Return the first ``count`` prompts of every workload in some files."""
-    by_workload: dict[str, list[Prompt]] = defaultdict(list)
-    for path in paths:
-        for prompt in read_prompts(path):
-            by_workload[prompt.workload].append(prompt)
-    return [prompt for prompts in by_workload.values() for prompt in prompts[:count]]
-
-
-def rendered(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """Return a prompt's first turn as the chat API would give it to the model."""
-    messages = [{"role": "user", "content": prompt.turns[0]}]
-    text = str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-    tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return tokens
-
-
 def is_time(figure: str) -> bool:
     """Return whether a figure is of times and not of one workload."""
     return figure.endswith(("_ms", "_b8"))
@@ -207,29 +194,30 @@ def main(
     torch.set_num_threads(os.cpu_count() or 1)
     folder = resolve_model(model, default_cache_dir())
     tokenizer = load_tokenizer(folder.name, str(folder.path))
-    files = sorted(workloads.glob("*.jsonl")) if workloads.is_dir() else [workloads]
-    asked = chosen(files, prompts)
+    asked = first_prompts(workloads, prompts, by_workload)
     with tempfile.TemporaryDirectory() as scratch:
         datastore = standard_library_datastore(Path(scratch) / "stdlib.rest", tokenizer)
         configs = {method: in_process(method, datastore, folder.path) for method in GAMMAS}
         target = load_target(folder.path)
         step_time = warm_up(target)
         step_ms = {rows: step_time.predict_ms(rows) for rows in range(1, 66)}
-        bench = Bench(target, step_time, configs)
+        clients = DrafterClient(configs, vocab_size=target.vocab_size)
+        maker = ReplyMaker(target, step_time, clients)
         drafters = {method: one_each(config, GAMMAS[method]) for method, config in configs.items()}
-        measurement = Measurement(bench, drafters, step_ms, max_tokens)
+        measurement = Measurement(maker, drafters, step_ms, max_tokens)
         tokens: list[int] = []
         for number, prompt in enumerate(asked, start=1):
             print(f"{number} of {len(asked)}: {prompt.id} ({prompt.workload})", flush=True)
-            tokens += rendered(tokenizer, prompt)
-            measurement.measure(rendered(tokenizer, prompt), prompt.workload)
+            asked_for = rendered(tokenizer, prompt).token_ids
+            tokens += asked_for
+            measurement.measure(asked_for, prompt.workload)
         figures = figures_of(measurement) | draft_times(measurement)
         source = tokenizer.encode(Path(typer.__file__).with_name("core.py").read_text()) * 2
         for method in ("prompt_lookup", "suffix"):
             times = long_context_ms(load_drafter(configs[method]), source)
             figures[f"{method}_draft_4k_p50_ms"] = statistics.median(times)
-        bench.close()
-        del target, bench, drafters, measurement
+        maker.close()
+        del target, maker, clients, drafters, measurement
         if placement:
             figures |= placement_figures(folder, datastore, asked, 64, rounds)
     about = f"{folder.name}, float32, greedy, {max_tokens} tokens; {len(asked)} prompts"

@@ -6,12 +6,11 @@ Exact, because the text does not depend on what is drafted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
+from cluster.traces.recording import followed
 from drafters.api import Drafter, NoiseKey, SessionContext
-from replicas.engine.verification import verify_draft
 
 
 @dataclass
@@ -68,23 +67,13 @@ def replay(
         started = time.perf_counter()
         draft = drafter.propose([(session, min(gamma, len(reply) - done))])[0]
         counted.draft_ms.append((time.perf_counter() - started) * 1e3)
-        rest = iter(reply[done:])
-        verdict = verify_draft(draft, _next_of(rest), _ends_after(len(reply) - done))
+        verdict = followed(draft, reply[done:])
         counted.drafted += len(draft)
         counted.count(max(draft.depths, default=0), len(verdict.accepted_nodes))
         done += len(verdict.token_ids)
         drafter.extend(session, verdict.token_ids)
     drafter.close(session)
     return counted
-
-
-def _next_of(tokens: Iterator[int]) -> Callable[[int], int]:
-    return lambda node: next(tokens)
-
-
-def _ends_after(num_tokens: int) -> Callable[[int], bool]:
-    emitted = count(1)
-    return lambda token: next(emitted) == num_tokens
 
 
 def add(first: Replayed, second: Replayed) -> Replayed:

@@ -1,0 +1,1 @@
+"""Recorded replies: what every drafter would have proposed at every position, and replaying it."""

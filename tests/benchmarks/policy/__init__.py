@@ -1,0 +1,1 @@
+"""Learners and rules on recorded replies: ``python -m tests.benchmarks.policy``."""
