@@ -94,6 +94,9 @@ class GenerationRequest:
         speculation: What the request says about speculation.
         features: What the policy may pool statistics by.
         reply_to: Where to send tokens as they come; None to have them only at the end.
+        earlier_attempts: Ids under which the request was given to other Verifiers before, which
+            are better avoided now.
+        arrived_at: When it arrived at the Ingress, in seconds since 1970; 0 if nobody said.
     """
 
     request_id: str
@@ -105,6 +108,8 @@ class GenerationRequest:
     speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
     features: RequestFeatures = field(default_factory=RequestFeatures)
     reply_to: ReplyTo | None = None
+    earlier_attempts: tuple[str, ...] = ()
+    arrived_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,7 @@ class RoundReport:
         step_ms: Wall time of the step.
         draft_wait_ms: Of it, the wait for drafters.
         batch_size: Sequences that decoded in the step.
+        position: Tokens of the reply before it.
     """
 
     arm: str
@@ -172,6 +178,7 @@ class RoundReport:
     step_ms: float
     draft_wait_ms: float
     batch_size: int
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,21 +28,27 @@ from models.paged_model import PagedModel
 from models.tokenizer import load_tokenizer
 from policy_service.client import PolicyClient
 from policy_service.config import PolicyConfig
+from policy_service.decision_log.records import LogHeader
 from policy_service.errors import PolicyConfigError
 from replicas.api import GenerationRequest, GenerationResult
-from replicas.config import EngineConfig
+from replicas.config import NO_PORT, EngineConfig, MetricsConfig
+from replicas.decision_recorder import DecisionRecorder
 from replicas.engine.admission import Limits, check_request
 from replicas.engine.commit import StepOutput
 from replicas.engine.core import EngineCore
 from replicas.engine.loop import EngineLoop
 from replicas.engine.step_time import warm_up
 from replicas.errors import EngineStoppedError, RequestError
+from replicas.metrics.exporter import sample_exporter
+from replicas.metrics.samples import Sample
+from replicas.metrics.verifier_samples import verifier_samples
 from replicas.shadow_cells import shadow_cells
 from replicas.token_sender import TokenSender
 
 logger = logging.getLogger(__name__)
 
 _FLUSH_S = 5.0
+_FIRST_SNAPSHOT_S = 5.0
 _STEP_TOKENS = {"cpu": 128, "cuda": 2048}
 
 
@@ -57,6 +63,7 @@ class VerifierDeployment:
         drafter_configs: The drafters, by name.
         policy: Handle of the Policy.
         drafter_hosts: Handles of the hosts of drafters on workers, by name.
+        metrics: Where it shows its metrics.
 
     Raises:
         ModelError: If the model cannot be served.
@@ -72,6 +79,7 @@ class VerifierDeployment:
         drafter_configs: Mapping[str, DrafterConfig],
         policy: DeploymentHandle[Any],
         drafter_hosts: Mapping[str, DeploymentHandle[Any]],
+        metrics: MetricsConfig = NO_PORT,
     ) -> None:
         # Ray gives a process one thread a reserved CPU; the forward wants the cores it may use.
         torch.set_num_threads(config.num_threads or os.cpu_count() or 1)
@@ -89,16 +97,27 @@ class VerifierDeployment:
             has_tokenizer=tokenizer is not None,
         )
         self._drafters = DrafterClient(drafter_configs, vocab_size=model.vocab_size)
+        incarnation = uuid.uuid4().hex
         self._policy = PolicyClient(
             policy_config,
             replica=self._replica,
-            incarnation=uuid.uuid4().hex,
+            incarnation=incarnation,
             target_model=model_name,
             policy_handle=policy,
             drafter_versions=self._drafters.versions(),
             seed=uuid.uuid4().int & (1 << 32) - 1,
             further_counts=lambda: shadow_cells(self._drafters.take_shadow_counts()),
         )
+        header = LogHeader(
+            target_model=model_name,
+            replica=self._replica,
+            incarnation=incarnation,
+            learner=policy_config.learner,
+            reward=policy_config.reward,
+            share=policy_config.decision_log.share,
+            created_at=self._started_at,
+        )
+        self._recorder = DecisionRecorder(policy_config.decision_log, header)
         self._step_time = warm_up(model)
         self._core = EngineCore(
             model,
@@ -109,16 +128,22 @@ class VerifierDeployment:
             config.max_sequences,
             config.max_step_tokens or _STEP_TOKENS[model.device.type],
             self._replica,
+            on_rounds=self._recorder.record,
         )
         self._engine = EngineLoop(
             self._core, self._on_step, self._on_stop, config.max_queued, config.stall_s
         )
         self._sender = TokenSender()
         self._replies: dict[str, asyncio.Future[GenerationResult]] = {}
+        self._is_seeded = False
         self._tasks = [
             asyncio.ensure_future(self._policy.run()),
-            asyncio.ensure_future(watch(drafter_hosts, self._on_members)),
+            asyncio.ensure_future(
+                watch(drafter_hosts, self._on_members, wants_worker=self._drafters.wants_worker)
+            ),
         ]
+        self._core.meter.expect(drafter_configs)
+        self._metrics_port = sample_exporter(metrics).open(self.metric_samples)
         self._engine.start()
 
     async def generate(self, request: GenerationRequest) -> GenerationResult:
@@ -158,22 +183,46 @@ class VerifierDeployment:
             "step_ms_by_rows": self._step_time.table(),
             "step_ms_per_sequence": self._step_time.times.sequence_ms,
             "step_ms_per_cached_token": self._step_time.times.cached_token_ms,
+            "metrics_port": self._metrics_port.number,
+            "loop": self._engine.report(),
+            "work": core.work,
             "num_running": core.num_running,
             "num_waiting": core.num_waiting,
             "cache_usage": core.cache_usage,
             "num_preemptions": core.num_preemptions,
             **asdict(core.counters),
             "policy": self._policy.status(),
+            "decisions": self._recorder.status(),
             "drafters": self._drafters.status(),
             "open_draft_sessions": self._drafters.num_open,
         }
 
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return what there is to do here and at which pace it is done; asked for by Serve."""
+        return self._core.work
+
+    async def metric_samples(self) -> list[Sample]:
+        """Return what this Verifier measured, for Prometheus."""
+        labels = {"model_name": self._model_name, "engine": self._replica}
+        report = verifier_samples(await self.report(), labels)
+        return [*self._core.meter.samples(labels), *report]
+
+    async def explain(self, request_id: str, tenant: str) -> dict[str, Any]:
+        """Return the rounds of a recent request, explained; see ``DecisionRecorder.explain``."""
+        return self._recorder.explain(request_id, tenant)
+
     async def check_health(self) -> None:
-        """Tell Serve whether this Verifier can go on.
+        """Tell Serve whether this Verifier can go on; at first, once it knows the pooled counts.
+
+        Serve asks before it sends the first request. Without a Policy it goes on without.
 
         Raises:
             EngineStoppedError: If the engine's thread has ended or is stuck in a step.
         """
+        if not self._is_seeded:
+            self._is_seeded = True
+            if not await self._policy.first_answer(_FIRST_SNAPSHOT_S):
+                logger.warning("the Policy does not answer; replies begin without pooled counts")
         problem = self._engine.problem()
         if problem is not None:
             raise EngineStoppedError(problem)
@@ -181,10 +230,12 @@ class VerifierDeployment:
     async def __del__(self) -> None:
         """Stop the engine and send what was learnt; Serve awaits this after the drain."""
         await asyncio.to_thread(self._engine.stop)
+        await asyncio.to_thread(self._recorder.close, _FLUSH_S)
         for task in self._tasks:
             task.cancel()
         await self._policy.flush(_FLUSH_S)
         await self._sender.close()
+        self._metrics_port.close()
         self._drafters.stop()
 
     def _check(self, request: GenerationRequest) -> None:
@@ -219,6 +270,7 @@ class VerifierDeployment:
         self._event_loop.call_soon_threadsafe(self._fail_all, why)
 
     def _fail_all(self, why: str) -> None:
+        self._core.meter.count_errors(len(self._replies))
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(EngineStoppedError(why))

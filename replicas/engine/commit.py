@@ -18,6 +18,7 @@ from replicas.engine.row_tokens import RowTokens
 from replicas.engine.scheduler import Scheduler
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.verification import Verdict, verify_draft
+from replicas.metrics.engine_meter import EngineMeter
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Committer:
         scheduler: Keeps account of what of it is whose.
         drafters: Told of tokens where they follow a sequence.
         counters: Counted up.
+        meter: Told of tokens.
         clock: Monotonic seconds.
     """
 
@@ -50,12 +52,14 @@ class Committer:
         scheduler: Scheduler,
         drafters: DrafterClient,
         counters: EngineCounters,
+        meter: EngineMeter,
         clock: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._scheduler = scheduler
         self._drafters = drafters
         self._counters = counters
+        self._meter = meter
         self._clock = clock
 
     def commit(
@@ -122,6 +126,7 @@ class Committer:
         now = self._clock()
         token_ids = verdict.token_ids
         self._counters.emitted_tokens += len(token_ids)
+        self._meter.note_tokens(sequence, len(token_ids), now)
         if not sequence.first_token_at:
             sequence.first_token_at = now
         if self._drafters.follows(sequence.id):

@@ -17,8 +17,9 @@ from models.batch import PackedBatch
 from models.paged_model import PagedModel
 from models.pages import PagePool
 from models.tokenizer import Tokenizer
-from policy_service.api import NONE, AskItem, TrimItem
+from policy_service.api import NONE, AskItem, Outcome, TrimItem
 from policy_service.client import Planner
+from policy_service.decision_log.records import RoundRecord
 from replicas.api import GenerationRequest
 from replicas.engine.commit import Committer, StepOutput
 from replicas.engine.counters import EngineCounters
@@ -28,6 +29,11 @@ from replicas.engine.scheduler import Scheduler
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.step_time import StepTimeModel
 from replicas.engine.stopping import StopRules, end_token_ids
+from replicas.engine.workload import WorkMeter
+from replicas.metrics.engine_meter import EngineMeter
+
+OnRounds = Callable[[Sequence[RoundRecord]], None]
+"""Takes in the rounds of a step."""
 
 
 class EngineCore:
@@ -43,6 +49,12 @@ class EngineCore:
         max_step_tokens: Most tokens in a step.
         replica: Name of this Verifier, for results.
         clock: Monotonic seconds.
+        on_rounds: Called with the rounds of each step; must not wait.
+
+    Attributes:
+        counters: What it has done.
+        meter: The same and more, as metrics show it.
+        work: What it has before it and its pace, as ``replicas.autoscaling`` names it.
     """
 
     def __init__(
@@ -56,6 +68,7 @@ class EngineCore:
         max_step_tokens: int,
         replica: str = "",
         clock: Callable[[], float] = time.monotonic,
+        on_rounds: OnRounds | None = None,
     ) -> None:
         self._model = model
         self._planner = planner
@@ -64,13 +77,17 @@ class EngineCore:
         self._step_time = step_time
         self._replica = replica
         self._clock = clock
+        self._on_rounds = on_rounds
         self._vocab = torch.arange(model.vocab_size, device=model.device)
         self._scheduler = Scheduler(
             PagePool(model.num_pages, model.page_tokens), max_sequences, max_step_tokens
         )
         self.counters = EngineCounters()
+        self._work_meter = WorkMeter(step_time, max_step_tokens)
+        self.work = self._work_meter.metrics((), ())
+        self.meter = EngineMeter(clock)
         self._committer = Committer(
-            model.cache, self._scheduler, drafters, self.counters, self._clock
+            model.cache, self._scheduler, drafters, self.counters, self.meter, self._clock
         )
 
     @property
@@ -125,6 +142,8 @@ class EngineCore:
         dropped = [sequence for sequence in live if sequence.id in request_ids]
         self._remove(dropped)
         self.counters.cancelled += len(dropped)
+        self.meter.count_cancelled(len(dropped))
+        self._note_work()
 
     def step(self) -> StepOutput:
         """Run one step and return what it gave."""
@@ -140,15 +159,24 @@ class EngineCore:
             batch.num_rows, len(batch.segments), batch.num_context, forward_s * 1e3
         )
         self.counters.forward_s += forward_s
+        num_emitted = self.counters.emitted_tokens
         output = self._committer.commit(batch, logits, rounds, prefills)
+        num_emitted = self.counters.emitted_tokens - num_emitted
+        num_prompt = sum(size for _, size in prefills)
+        self._work_meter.observe_step(self._clock() - started, num_prompt, num_emitted)
         self._learn(rounds, sum(one.num_cached for one in batch.segments[: len(rounds)]), started)
+        self.meter.end_step(rounds, num_prompt, self._clock() - started)
         return output
 
     def _ask(self, sequences: Sequence[EngineSequence]) -> list[DecodingRound]:
         rooms = [self._scheduler.draft_room(one, len(sequences)) for one in sequences]
         self._planner.set_step_times(self._step_time.times)
         decisions = self._planner.ask(
-            [AskItem(one.id, room) for one, room in zip(sequences, rooms, strict=True)]
+            [
+                AskItem(one.id, room, one.num_cached)
+                for one, room in zip(sequences, rooms, strict=True)
+            ],
+            sum(size for _, size in self._scheduler.prefill_chunks(len(sequences))),
         )
         return [
             DecodingRound(one, decision, num_wanted=min(decision.arm.gamma, room))
@@ -167,7 +195,13 @@ class EngineCore:
         self.counters.draft_wait_s += max(result.wait_ms for result in results) / 1e3
         kept = self._planner.trim(
             [
-                TrimItem(one.sequence.id, one.decision, len(result.draft), result.draft.score)
+                TrimItem(
+                    one.sequence.id,
+                    one.decision,
+                    len(result.draft),
+                    result.draft.score,
+                    () if result.draft.is_chain else result.draft.parents,
+                )
                 for one, result in zip(drafting, results, strict=True)
             ]
         )
@@ -230,9 +264,22 @@ class EngineCore:
             self._drafters.observe(one.decision.arm.drafter, one.draft, one.verdict.accepted_nodes)
             if one.sequence.request.speculation.explain:
                 one.sequence.rounds.append(one.report(outcome))
-        self._planner.observe(observed)
+        if self._on_rounds is not None:
+            self._on_rounds(self._records(rounds, [outcome for _, _, outcome in observed]))
+        nodes = {one.sequence.id: one.verdict.accepted_nodes for one in rounds if one.draft}
+        self._planner.observe(observed, nodes)
         self.counters.steps += 1
         self.counters.step_s += step_ms / 1e3
+
+    def _records(
+        self, rounds: Sequence[DecodingRound], outcomes: Sequence[Outcome]
+    ) -> list[RoundRecord]:
+        """Return a step's rounds as they are kept; before the planner learns from them."""
+        now = time.time()
+        return [
+            one.record(outcome, self._planner.allowed_arms(one.sequence.id), now)
+            for one, outcome in zip(rounds, outcomes, strict=True)
+        ]
 
     def finish(self, output: StepOutput) -> None:
         """Move the replies that ended in the last step to ``output`` and free what they held."""
@@ -240,7 +287,14 @@ class EngineCore:
         ended = [one for one in self._scheduler.running if one.stop is not None]
         output.finished.extend(one.result(now, self._replica) for one in ended)
         self.counters.finished += len(ended)
+        self.meter.count_finished(ended, now)
         self._remove(ended)
+        for one in ended:
+            self._work_meter.observe_reply(one.num_emitted)
+        self._note_work()
+
+    def _note_work(self) -> None:
+        self.work = self._work_meter.metrics(self._scheduler.waiting, self._scheduler.running)
 
     def _remove(self, sequences: Sequence[EngineSequence]) -> None:
         self._scheduler.remove(sequences)

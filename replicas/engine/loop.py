@@ -49,6 +49,8 @@ class EngineLoop:
         self._cancelled: set[str] = set()
         self._is_stopping = False
         self._busy_since: float | None = None
+        self._last_step_at = time.monotonic()
+        self._num_rejected = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +76,7 @@ class EngineLoop:
                 raise EngineStoppedError("the engine of this Verifier has stopped")
             num_queued = len(self._inbox) + self._core.num_waiting
             if num_queued > self._max_queued:
+                self._num_rejected += 1
                 raise QueueFullError(
                     f"{num_queued} requests are waiting, the limit is {self._max_queued}"
                 )
@@ -95,6 +98,16 @@ class EngineLoop:
             return f"the engine has been in one step for more than {self._stall_s:g} s"
         return None
 
+    def report(self) -> dict[str, float]:
+        """Return how the loop goes: requests it has not looked at, refusals, times of steps."""
+        now, busy_since = time.monotonic(), self._busy_since
+        return {
+            "num_arriving": len(self._inbox),
+            "num_rejected": self._num_rejected,
+            "seconds_since_step": now - self._last_step_at,
+            "step_running_s": 0.0 if busy_since is None else now - busy_since,
+        }
+
     def _run(self) -> None:
         error: BaseException | None = None
         try:
@@ -103,6 +116,7 @@ class EngineLoop:
                 output = self._core.step()
                 self._core.finish(output)
                 self._busy_since = None
+                self._last_step_at = time.monotonic()
                 self._on_step(output)
         except BaseException as caught:  # the thread ends; whoever waits must be told
             logger.exception("the engine has stopped")

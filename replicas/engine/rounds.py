@@ -9,11 +9,14 @@ from functools import partial
 from drafters.api import EMPTY_DRAFT, Draft, NoiseKey
 from drafters.client import DraftWanted
 from drafters.features import HiddenStates
-from policy_service.api import Decision, Outcome
+from policy_service.api import Arm, Decision, Outcome
+from policy_service.decision_log.records import RoundRecord
 from policy_service.step_times import StepTimes
 from replicas.api import RoundReport
 from replicas.engine.sequence import EngineSequence
 from replicas.engine.verification import Verdict
+from replicas.request_ids import split_reply_id
+from replicas.round_reports import report_of
 
 GetStates = Callable[[EngineSequence, int, int], HiddenStates]
 """Returns a sequence's hidden states at the cached positions from the one up to the other."""
@@ -86,22 +89,36 @@ class DecodingRound:
             alike_ms=times.predict_ms(rows_alike, batch_size, cached) + self.wait_ms,
         )
 
+    @property
+    def position(self) -> int:
+        """Tokens of the reply before this round, once it is committed."""
+        return self.sequence.num_emitted - len(self.verdict.token_ids)
+
     def report(self, outcome: Outcome) -> RoundReport:
         """Return the round, explained."""
-        decision = self.decision
-        return RoundReport(
-            arm=str(decision.arm),
-            learner=decision.learner,
-            reason=decision.reason,
-            propensity=decision.propensity,
-            snapshot_version=decision.snapshot_version,
-            estimates=dict(decision.estimates),
-            draft_status=outcome.draft_status,
-            num_drafted=outcome.num_drafted,
-            num_verified=outcome.num_verified,
-            num_accepted=outcome.num_accepted,
-            num_emitted=outcome.num_emitted,
-            step_ms=outcome.step_ms,
-            draft_wait_ms=outcome.draft_wait_ms,
-            batch_size=outcome.batch_size,
+        return report_of(self.decision, outcome, self.position)
+
+    def record(self, outcome: Outcome, allowed: tuple[Arm, ...], now: float) -> RoundRecord:
+        """Return the round as it is kept.
+
+        Args:
+            outcome: What it cost and earned.
+            allowed: The arms that there were to choose from.
+            now: Seconds since 1970.
+        """
+        request_id, sequence, choice = split_reply_id(self.sequence.id)
+        arm = self.decision.arm
+        return RoundRecord(
+            request_id=request_id,
+            sequence=sequence,
+            choice=choice,
+            index=self.sequence.num_rounds - 1,
+            position=self.position,
+            time=now,
+            features=self.sequence.request.features,
+            allowed=allowed if arm in allowed else (*allowed, arm),
+            decision=self.decision,
+            outcome=outcome,
+            draft_score=self.draft.score,
+            accepted_nodes=tuple(sorted(self.verdict.accepted_nodes)),
         )

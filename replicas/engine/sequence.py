@@ -35,8 +35,11 @@ class EngineSequence:
         rounds: Reports of its rounds, if asked for.
         histogram: Rounds with a draft, by accepted tokens.
         num_draft_tokens: Draft tokens verified.
+        num_rounds: Rounds, with a draft or without.
         started_at: When its first step began; 0 before.
         first_token_at: When its first token came; 0 before.
+        last_token_at: When its last token came, as metrics know it; 0 before.
+        context: Its coarse context, as metrics name it; empty before its first round.
         stop: Why it has ended.
     """
 
@@ -52,8 +55,11 @@ class EngineSequence:
     rounds: list[RoundReport] = field(default_factory=list)
     histogram: dict[int, int] = field(default_factory=dict)
     num_draft_tokens: int = 0
+    num_rounds: int = 0
     started_at: float = 0.0
     first_token_at: float = 0.0
+    last_token_at: float = 0.0
+    context: str = ""
     stop: Stop | None = None
 
     @property
@@ -86,7 +92,8 @@ class EngineSequence:
         return self.stop is not None
 
     def count_round(self, num_verified: int, num_accepted: int) -> None:
-        """Count a round that verified a draft."""
+        """Count a round, and what it verified of a draft."""
+        self.num_rounds += 1
         if num_verified:
             self.num_draft_tokens += num_verified
             self.histogram[num_accepted] = self.histogram.get(num_accepted, 0) + 1

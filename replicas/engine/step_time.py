@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from models.batch import PackedBatch
 from models.paged_model import PagedModel
@@ -88,7 +88,11 @@ class StepTimeModel:
         return StepTimes(tuple(self._rows), tuple(result), self._sequence_ms, self._cached_token_ms)
 
 
-def warm_up(model: PagedModel, clock: Callable[[], float] = time.perf_counter) -> StepTimeModel:
+def warm_up(
+    model: PagedModel,
+    clock: Callable[[], float] = time.perf_counter,
+    row_counts: Sequence[int] = WARM_UP_ROWS,
+) -> StepTimeModel:
     """Measure forwards of a few shapes on an idle model whose cache holds nothing yet."""
     capacity = model.num_pages * model.page_tokens
 
@@ -105,7 +109,7 @@ def warm_up(model: PagedModel, clock: Callable[[], float] = time.perf_counter) -
             times.append((clock() - started) * 1e3)
         return max(_LEAST_MS, min(times))
 
-    table = {rows: measured_ms(1, rows) for rows in WARM_UP_ROWS if rows <= capacity}
+    table = {rows: measured_ms(1, rows) for rows in row_counts if rows <= capacity}
     sequences = min(_WARM_UP_SEQUENCES, capacity)
     context = min(_WARM_UP_CONTEXT, capacity - 1)
     alone = StepTimes(tuple(table), tuple(table.values()))

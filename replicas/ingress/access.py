@@ -5,11 +5,28 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from pathlib import Path
 
 from starlette.requests import ClientDisconnect, Request
 
 from replicas.ingress.disconnect import ClientDisconnectedError
 from replicas.ingress.errors import ApiError, invalid
+
+
+def read_keys(keys: Sequence[str], path: str) -> tuple[str, ...]:
+    """Return keys and, if a file is named, those in it: one a line, empty lines left out.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds no key; that would let everybody in.
+    """
+    if not path:
+        return tuple(keys)
+    found = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    found = [line for line in found if line]
+    if not found:
+        raise ValueError(f"{path}: expected API keys, one a line, found none")
+    return (*keys, *found)
 
 
 class Keys:
@@ -21,6 +38,10 @@ class Keys:
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+
+    def __bool__(self) -> bool:
+        """Whether a key is needed."""
+        return bool(self._digests)
 
     def authorize(self, header: str | None) -> str:
         """Return the name of the tenant whose key an ``Authorization`` header holds.

@@ -12,10 +12,14 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from replicas.ingress.access import Keys, read_json_body
+from replicas.ingress.access import Keys, read_json_body, read_keys
 from replicas.ingress.choices import run_choices
 from replicas.ingress.disconnect import until_disconnect
 from replicas.ingress.errors import ApiError, unavailable
+from replicas.ingress.explain import explanation
+from replicas.ingress.learnt import visible_to
+from replicas.ingress.meter import IngressMeter, MeterMiddleware
+from replicas.ingress.metrics import Scraper
 from replicas.ingress.middleware import RequestMiddleware, error_response
 from replicas.ingress.parsing import parse_body
 from replicas.ingress.responses import ChunkedResponse, WholeResponse
@@ -23,6 +27,7 @@ from replicas.ingress.schema import ChatBody, CompletionsBody, GenerationBody
 from replicas.ingress.service import Caller, Serving, Work
 from replicas.ingress.status import StatusCollector
 from replicas.ingress.streaming import EventStreamResponse, Peeked, encode_stream
+from replicas.metrics.exposition import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +47,8 @@ class Routes:
         serving: Turns requests into replies.
         collector: Asks the other parts how they are.
         own_status: What this Ingress says of itself.
+        meter: Counts requests.
+        scraper: Answers ``/metrics``; without it there is no such path.
     """
 
     def __init__(
@@ -49,11 +56,15 @@ class Routes:
         serving: Serving,
         collector: StatusCollector,
         own_status: Callable[[], dict[str, Any]],
+        meter: IngressMeter | None = None,
+        scraper: Scraper | None = None,
     ) -> None:
+        self.meter = IngressMeter() if meter is None else meter
+        self._scraper = scraper
         self._serving = serving
         self._collector = collector
         self._own_status = own_status
-        self._keys = Keys(serving.config.api_keys)
+        self._keys = Keys(read_keys(serving.config.api_keys, serving.config.api_keys_file))
 
     def router(self) -> APIRouter:
         """Return the routes."""
@@ -62,8 +73,12 @@ class Routes:
         router.add_api_route("/v1/completions", self.completions, methods=["POST"])
         router.add_api_route("/v1/models", self.models, methods=["GET"])
         router.add_api_route("/v1/models/{name:path}", self.model, methods=["GET"])
+        router.add_api_route("/v1/requests/{request_id}/explain", self.explain, methods=["GET"])
         router.add_api_route("/health", self.health, methods=["GET"])
         router.add_api_route("/status", self.status, methods=["GET"])
+        router.add_api_route("/policy", self.policy, methods=["GET"])
+        if self._scraper is not None:
+            router.add_api_route("/metrics", self.metrics, methods=["GET"])
         return router
 
     async def chat(self, request: Request) -> Response:
@@ -85,6 +100,12 @@ class Routes:
         self._serving.check_model(name)
         return JSONResponse(self._serving.describe_model())
 
+    async def explain(self, request: Request, request_id: str) -> Response:
+        """Answer ``GET /v1/requests/{request_id}/explain``: every round of a recent request."""
+        caller = self._authorize(request)
+        answers = await self._collector.explain(request_id, caller.tenant)
+        return JSONResponse(explanation(request_id, answers))
+
     async def health(self) -> Response:
         """Answer ``GET /health``: whether a request would be answered now."""
         since = time.monotonic() - self._serving.generator.last_success
@@ -98,9 +119,24 @@ class Routes:
         parts = await self._collector.collect()
         return JSONResponse({"model": self._serving.model.name, **parts, **self._own_status()})
 
+    async def metrics(self, request: Request) -> Response:
+        """Answer ``GET /metrics``: what every part measured."""
+        assert self._scraper is not None
+        if self._scraper.needs_key:
+            self._authorize(request)
+        return Response(await self._scraper.scrape(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def policy(self, request: Request) -> Response:
+        """Answer ``GET /policy``: what was learnt, without what other tenants' contexts learnt."""
+        caller = self._authorize(request)
+        learnt = await self._collector.learnt()
+        if learnt is None:
+            raise unavailable("the policy does not answer", "policy_away")
+        return JSONResponse(visible_to(caller.tenant, learnt) if self._keys else dict(learnt))
+
     def _authorize(self, request: Request) -> Caller:
         tenant = self._keys.authorize(request.headers.get("authorization"))
-        return Caller(request.state.request_id, tenant)
+        return Caller(request.state.request_id, tenant, request.state.arrived_at)
 
     async def _generate(self, request: Request, kind: type[GenerationBody]) -> Response:
         caller = self._authorize(request)
@@ -108,6 +144,7 @@ class Routes:
         data = await read_json_body(request, config.max_body_bytes)
         body, ignored = parse_body(data, kind, config.strict_parameters)
         work = await self._serving.prepare(body, len(data), caller)
+        self.meter.count_choices(body.n or 1)
         headers = {IGNORED_HEADER: _header_safe(ignored)} if ignored else {}
         if body.stream:
             return await self._stream(request, body, work, headers)
@@ -166,4 +203,5 @@ def build_app(routes: Routes, lifespan: Lifespan | None = None, *, echo_id: bool
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(RequestMiddleware, echo_id=echo_id)
+    app.add_middleware(MeterMiddleware, meter=routes.meter)
     return app

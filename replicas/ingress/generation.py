@@ -180,7 +180,9 @@ def _attempt(request: GenerationRequest, number: int) -> GenerationRequest:
     """Return the request under an id of its own: the one before may still run somewhere."""
     if number == 1:
         return request
-    return replace(request, request_id=f"{request.request_id}.{number}")
+    first = request.request_id
+    earlier = (first, *(f"{first}.{n}" for n in range(2, number)))
+    return replace(request, request_id=f"{first}.{number}", earlier_attempts=earlier)
 
 
 class _Call:

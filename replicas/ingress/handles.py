@@ -52,7 +52,7 @@ class Broadcast(Protocol):
 class BroadcastHandle(Protocol):
     """A deployment whose every replica can be asked."""
 
-    def broadcast(self, method_name: str) -> Broadcast:
+    def broadcast(self, method_name: str, *args: Any) -> Broadcast:
         """Ask every replica."""
 
 
@@ -69,3 +69,11 @@ class StatusHandle(Protocol):
     @property
     def status(self) -> StatusMethod:
         """The method."""
+
+
+class PolicyHandle(StatusHandle, Protocol):
+    """The Policy."""
+
+    @property
+    def dump(self) -> StatusMethod:
+        """The method that says what was learnt."""

@@ -33,6 +33,7 @@ from replicas.ingress.validation import (
     sampling_params,
     speculation_options,
 )
+from replicas.request_ids import reply_id
 
 MAX_INLINE_BYTES = 50_000
 """Bodies larger than this are tokenized on a thread, so that other requests go on."""
@@ -45,10 +46,12 @@ class Caller:
     Attributes:
         request_id: Of the HTTP request.
         tenant: From the API key; empty if none is needed.
+        arrived_at: When, in seconds since 1970.
     """
 
     request_id: str
     tenant: str
+    arrived_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class Serving:
             temperature=sampling.temperature,
         )
         request = GenerationRequest(
-            request_id=f"{caller.request_id}-{secrets.token_hex(4)}-{index}",
+            request_id=reply_id(caller.request_id, index),
             prompt_token_ids=prompt.token_ids,
             sampling=sampling,
             seed=seed,
@@ -204,5 +207,6 @@ class Serving:
             choice_index=index if body.seed is None else choice_index,
             speculation=speculation_options(body.speculation),
             features=features,
+            arrived_at=caller.arrived_at,
         )
         return Choice(index, request, Reply(self.tokenizer, sampling))

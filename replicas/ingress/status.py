@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replicas.ingress.handles import BroadcastHandle, StatusHandle
+from replicas.ingress.handles import BroadcastHandle, PolicyHandle, StatusMethod
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 1.0
 """How long a part may take to answer."""
+
+DUMP_TIMEOUT_S = 10.0
+"""How long the Policy may take to say all that was learnt."""
 
 FORGET_AFTER_S = 900.0
 """How long a replica that is away is remembered; Serve gives its successor another name."""
@@ -72,14 +75,14 @@ class StatusCollector:
 
     Args:
         verifier: Its every replica has ``report``.
-        policy: Has ``status``.
+        policy: Has ``status`` and ``dump``.
         drafter_hosts: By drafter; the every replica of each has ``status``.
     """
 
     def __init__(
         self,
         verifier: BroadcastHandle,
-        policy: StatusHandle,
+        policy: PolicyHandle,
         drafter_hosts: Mapping[str, BroadcastHandle],
     ) -> None:
         self._verifier = verifier
@@ -94,12 +97,20 @@ class StatusCollector:
         """Return whether a Verifier answers."""
         return bool(await _ask_all(self._verifier, "report"))
 
+    async def explain(self, request_id: str, tenant: str) -> list[Mapping[str, Any]]:
+        """Return what each Verifier holds of a request's rounds; see ``Verifier.explain``."""
+        return await _ask_all(self._verifier, "explain", request_id, tenant)
+
+    async def learnt(self) -> Mapping[str, Any] | None:
+        """Return what the Policy has learnt; None if it does not answer."""
+        return await _ask_policy(self._policy.dump, DUMP_TIMEOUT_S)
+
     async def collect(self) -> dict[str, Any]:
         """Return everybody's entry."""
         names = list(self._drafter_hosts)
         verifiers, policy, *drafters = await asyncio.gather(
             _ask_all(self._verifier, "report"),
-            _ask_policy(self._policy),
+            _ask_policy(self._policy.status, TIMEOUT_S),
             *(_ask_all(self._drafter_hosts[name], "status") for name in names),
         )
         now = time.time()
@@ -123,9 +134,9 @@ def _named(reports: list[Mapping[str, Any]], role: str) -> dict[str, Mapping[str
     return named
 
 
-async def _ask_all(handle: BroadcastHandle, method: str) -> list[Mapping[str, Any]]:
+async def _ask_all(handle: BroadcastHandle, method: str, *args: Any) -> list[Mapping[str, Any]]:
     try:
-        broadcast = handle.broadcast(method)
+        broadcast = handle.broadcast(method, *args)
         answers = await broadcast.results_async(timeout_s=TIMEOUT_S, return_exceptions=True)
     except Exception as error:  # a boundary: who does not answer is away, whatever the reason
         logger.warning("nobody answered %s: %s", method, type(error).__name__)
@@ -133,9 +144,9 @@ async def _ask_all(handle: BroadcastHandle, method: str) -> list[Mapping[str, An
     return [answer for answer in answers if isinstance(answer, Mapping)]
 
 
-async def _ask_policy(handle: StatusHandle) -> Mapping[str, Any] | None:
+async def _ask_policy(method: StatusMethod, timeout_s: float) -> Mapping[str, Any] | None:
     try:
-        answer = await asyncio.wait_for(_awaited(handle.status.remote()), TIMEOUT_S)
+        answer = await asyncio.wait_for(_awaited(method.remote()), timeout_s)
     except Exception as error:  # a boundary: who does not answer is away, whatever the reason
         logger.warning("the policy did not answer: %s", type(error).__name__)
         return None

@@ -24,6 +24,23 @@ def test_a_chat_is_answered(system: System) -> None:
     assert reply.usage["completion_tokens"] < 40
 
 
+def test_a_recent_request_is_explained_as_the_response_explains_it(system: System) -> None:
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": 24,
+        "speculation": {"explain": True},
+    }
+    response = httpx.post(f"{system.base_url}/v1/chat/completions", json=body, timeout=300)
+    request_id = response.headers["x-request-id"]
+    told = httpx.get(f"{system.base_url}/v1/requests/{request_id}/explain", timeout=60).json()
+    [choice] = told["choices"]
+    assert choice["rounds"] == response.json()["banditserve"]["rounds"]
+    assert choice["verifier"] == response.json()["banditserve"]["verifier"]
+    assert choice["first_round"] == 0
+    assert httpx.get(f"{system.base_url}/v1/requests/none/explain", timeout=60).status_code == 404
+
+
 def test_a_stream_gives_the_same_text_and_usage(system: System) -> None:
     client = openai_client(system.base_url)
     whole = chat(client, QUESTION, temperature=0, max_tokens=40)

@@ -17,7 +17,7 @@ from policy_service.api import SpeculationOptions
 from policy_service.client import Planner
 from policy_service.config import PolicyConfig
 from replicas.api import GenerationRequest, GenerationResult, ReplyTo, SamplingParams
-from replicas.engine.core import EngineCore
+from replicas.engine.core import EngineCore, OnRounds
 from replicas.engine.sampler import Sampler
 from replicas.engine.step_time import StepTimeModel
 from tests.unit.models.tiny_models import VOCAB
@@ -79,11 +79,23 @@ def scripted_core(
     drafters: ScriptedDrafters | DrafterClient,
     max_sequences: int = 8,
     step_tokens: int = 64,
+    policy: PolicyConfig | None = None,
+    on_rounds: OnRounds | None = None,
 ) -> EngineCore:
     """Return an engine whose requests draft with the one drafter that ``PINNED`` names."""
-    planner = Planner(PolicyConfig(), {str(PINNED.drafter): "1"}, np.random.default_rng(0))
+    versions = {str(PINNED.drafter): "1"}
+    planner = Planner(policy or PolicyConfig(), versions, np.random.default_rng(0))
     step_time = StepTimeModel({1: 1.0})
-    return EngineCore(model, planner, drafters, None, step_time, max_sequences, step_tokens)  # type: ignore[arg-type]  # ScriptedDrafters has the part of DrafterClient that is used
+    return EngineCore(
+        model,
+        planner,
+        drafters,  # type: ignore[arg-type]  # ScriptedDrafters has the part that is used
+        None,
+        step_time,
+        max_sequences,
+        step_tokens,
+        on_rounds=on_rounds,
+    )
 
 
 def plain_reply(model: Any, request: GenerationRequest) -> list[int]:

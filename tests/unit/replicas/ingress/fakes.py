@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +22,13 @@ from replicas.api import (
     TokenChunk,
     TokenLogprobs,
 )
-from replicas.config import IngressConfig
+from replicas.config import IngressConfig, MetricsConfig
 from replicas.detokenizer import IncrementalDetokenizer, StopScanner
 from replicas.ingress.app import Routes, build_app
 from replicas.ingress.generation import Generator as ChoiceGenerator
 from replicas.ingress.generation import RetryPolicy
+from replicas.ingress.meter import IngressMeter
+from replicas.ingress.metrics import Part, Scraper
 from replicas.ingress.service import Serving
 from replicas.ingress.status import StatusCollector
 from replicas.token_sender import TokenSender
@@ -94,7 +96,7 @@ class FakeVerifier:
         fate = self.fates.pop(0) if self.fates else Fate()
         return FakeCall(self, asyncio.ensure_future(self._serve(request, fate)))
 
-    def broadcast(self, method_name: str) -> FakeBroadcast:
+    def broadcast(self, method_name: str, *args: Any) -> FakeBroadcast:
         if self.report_error is not None:
             raise self.report_error
         return FakeBroadcast(self.reports)
@@ -202,6 +204,10 @@ class FakePolicy:
     def status(self) -> FakePolicy:
         return self
 
+    @property
+    def dump(self) -> FakePolicy:
+        return self
+
     def remote(self) -> Any:
         async def answer() -> Any:
             if isinstance(self.answer, Exception):
@@ -241,8 +247,10 @@ async def serving(
     policy: FakePolicy | None = None,
     tokenizer: Tokenizer | None = None,
     context_length: int = 200,
+    metrics: MetricsConfig | None = None,
+    parts: Callable[[], Sequence[Part]] = tuple,
 ) -> AsyncIterator[Server]:
-    """Run the application around a fake Verifier."""
+    """Run the application around a fake Verifier, with ``parts`` for its metrics."""
     verifier = verifier or FakeVerifier()
     config = config or IngressConfig(retry_window_s=5)
     receiver = TokenReceiver("127.0.0.1")
@@ -263,7 +271,15 @@ async def serving(
         drafters=("prompt_lookup",),
         generator=generator,
     )
-    app = build_app(Routes(state, collector, lambda: {"ingress": dict(generator.counts)}))
+    meter = IngressMeter()
+    scraper = Scraper(
+        metrics or MetricsConfig(),
+        {"model_name": MODEL, "replica": "i1"},
+        lambda: meter.samples(MODEL, "i1", generator.counts),
+        parts,
+    )
+    own_status = {"ingress": generator.counts}
+    app = build_app(Routes(state, collector, lambda: dict(own_status), meter, scraper))
     transport = httpx.ASGITransport(app=app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -63,6 +63,8 @@ def test_another_verifier_goes_on(stream: bool, error: Exception) -> None:
         assert len(second.resume_token_ids) == 3
         assert len(third.resume_token_ids) == 9
         assert {r.seed for r in server.verifier.requests} == {first.seed}
+        assert first.earlier_attempts == ()
+        assert third.earlier_attempts == (first.request_id, second.request_id)
         assert events[-1]["banditserve"]["attempts"] == 3
         choices = [c for e in events for c in e["choices"] if c["logprobs"]]
         tokens = [t for c in choices for t in c["logprobs"]["token_logprobs"]]

@@ -1,0 +1,1 @@
+"""Prometheus series: what there is, how it is measured, and how it is read."""
