@@ -16,6 +16,7 @@ from uuid import uuid4
 from drafters.api import Draft, DraftBatchReply, DrafterInfo
 from drafters.calls import Call, Transport
 from drafters.config import DrafterConfig
+from drafters.demand import Demand, DrafterCounts
 from drafters.dispatch import Dispatcher
 from drafters.draft_queue import DraftQueue
 from drafters.drafting import Drafting
@@ -81,6 +82,11 @@ class DrafterClient:
         self._following = Following(shares, self._fleet.usable, self._fleet.follow)
         self._shadow = ShadowPool()
         self._tallies = {name: DrafterTally() for name in self._configs}
+        self._demands = {
+            name: Demand(config.autoscaling.min_useful_share)
+            for name, config in self._configs.items()
+            if config.autoscaling is not None and config.autoscaling.min_replicas == 0
+        }
 
     def draft(
         self, wanted: Sequence[DraftWanted], worth_ms: float | None = None
@@ -158,6 +164,23 @@ class DrafterClient:
         """Return the version of each drafter whose workers have been seen."""
         return self._fleet.versions()
 
+    def wants_worker(self, name: str) -> bool:
+        """Return whether a drafter that may have no worker should be given one.
+
+        Ask regularly, from one thread: drafts that were missed since the last time count.
+        """
+        demand, tally = self._demands.get(name), self._tallies.get(name)
+        if demand is None or tally is None:
+            return False
+        counts = DrafterCounts(
+            num_workers=self._fleet.num_workers(name),
+            is_known=name in self._fleet.versions(),
+            num_missed=tally.statuses["away"],
+            num_asked=tally.statuses["ok"] + tally.statuses["empty"],
+            num_useful=tally.accepted[0],
+        )
+        return demand.wants(counts, self._clock())
+
     def take_shadow_counts(self) -> PooledShadow:
         """Return what drafters found following sequences, since the last call."""
         return self._shadow.take()
@@ -165,7 +188,8 @@ class DrafterClient:
     def status(self) -> list[dict[str, Any]]:
         """Return for each drafter whether it is up, since when not, its counts and its cost.
 
-        ``away_since`` is in seconds since 1970, None while it is up.
+        ``away_since`` is in seconds since 1970, None while it is up; ``asleep``: it has no workers
+        and may have none.
         """
         return [self._status(name, tally) for name, tally in self._tallies.items()]
 
@@ -190,6 +214,8 @@ class DrafterClient:
             if away_since is None
             else self._wall_clock() - (self._clock() - away_since),
             "workers": self._fleet.num_workers(name),
+            "asleep": name in self._demands and self._fleet.num_workers(name) == 0,
+            "ejections": self._fleet.num_ejections(name),
             "done_without": tally.done_without,
             "by_reason": tally.by_reason(),
             "drafts": tally.num_drafts,

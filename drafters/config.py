@@ -14,13 +14,19 @@ class DrafterAutoscaling(BaseModel):
 
     model_config = _MODEL_CONFIG
 
-    min_replicas: int = Field(default=1, ge=1)
-    """Fewest workers."""
+    min_replicas: int = Field(default=1, ge=0)
+    """Fewest workers; 0: none while its drafts are not wanted or not of use, replies are then
+    decoded without it."""
     max_replicas: int = Field(default=2, ge=1)
     """Most workers."""
     target_load: float = Field(default=0.5, gt=0, le=1)
     """Load that a worker should have: the share of its time that it drafts, or of its sessions
     that are open."""
+    target_queue_ms: float = Field(default=10.0, gt=0)
+    """How long calls may wait for others at a worker, on average."""
+    min_useful_share: float = Field(default=0.05, ge=0, le=1)
+    """Share of drafts whose first token must come; below it there are no more workers than
+    ``min_replicas``."""
     look_back_s: float = Field(default=30.0, gt=10)
     """The load is averaged over so long."""
     upscale_delay_s: float = Field(default=10.0, ge=0)

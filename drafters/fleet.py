@@ -62,6 +62,7 @@ class Fleet:
         self._versions = {member.name: member.info.version for member in local}
         self._empty_since = dict.fromkeys(self._names, clock())
         self._busy: dict[MemberKey, tuple[str, float]] = {}
+        self._num_ejections = dict.fromkeys(names, 0)
         self._errands = Errands()
         self._housekeeper = Housekeeper(self.tick, HOUSEKEEPING_PERIOD_S)
 
@@ -114,6 +115,10 @@ class Fleet:
         with self._lock:
             return len(self._keys(name))
 
+    def num_ejections(self, name: str) -> int:
+        """Return how often a worker of the drafter was left alone because it failed."""
+        return self._num_ejections[name]
+
     def versions(self) -> dict[str, str]:
         """Return the version of each drafter that was ever a member, as last seen."""
         with self._lock:
@@ -138,6 +143,7 @@ class Fleet:
                 return
             was_ejected = health.is_ejected
             health.record_failure(failure, self._clock())
+            self._num_ejections[key[0]] += health.is_ejected and not was_ejected
         if health.is_ejected:
             self._housekeeper.wake()
             if not was_ejected:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ray import serve
@@ -19,13 +20,16 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.util import get_current_placement_group
 
-from drafters.autoscaling import LOAD, LoadMeter, LoadPolicy
+from drafters.autoscaling import LoadMeter, LoadPolicy
 from drafters.child import Child, child_status, kill, lost, start_child
 from drafters.config import DrafterAutoscaling, DrafterConfig
 from drafters.loading import check_config
 from drafters.members import Member
 
 logger = logging.getLogger(__name__)
+
+Expose = Callable[[Callable[[], Awaitable[dict[str, Any]]]], int]
+"""Shows metrics made of a status on some port, and returns which; 0 if on none."""
 
 MAX_START_FAILURES = 3
 """A host whose worker fails to start again this often in a row asks Serve to replace it."""
@@ -41,7 +45,7 @@ class DrafterHostDeployment:
     Ready once the worker has started for the first time.
     """
 
-    def __init__(self, name: str, config: DrafterConfig) -> None:
+    def __init__(self, name: str, config: DrafterConfig, expose: Expose | None = None) -> None:
         self._name = name
         self._config = config
         self._replica_id = serve.get_replica_context().replica_id.unique_id
@@ -53,6 +57,7 @@ class DrafterHostDeployment:
         self._meter = LoadMeter(config.max_sessions)
         self._tried = asyncio.Event()
         self._supervisor = asyncio.get_running_loop().create_task(self._supervise())
+        self._metrics_port = expose(self.status) if expose is not None else 0
 
     async def member(self) -> Member | None:
         """Return the worker and how to reach it; None while there is none."""
@@ -76,6 +81,7 @@ class DrafterHostDeployment:
             "name": self._name,
             "replica_id": self._replica_id,
             "pid": os.getpid(),
+            "metrics_port": self._metrics_port,
             "up": child is not None,
             "restarts": max(0, self._num_starts - 1),
             "last_failure": self._last_failure,
@@ -86,8 +92,7 @@ class DrafterHostDeployment:
         """Return the worker's load, which Serve cannot see; asked for by Serve."""
         child = self._child
         load = await child_status(child, self._config.ping_period_s) if child else {}
-        known = self._meter.load(load, time.monotonic())
-        return {} if known is None else {LOAD: known}
+        return self._meter.measure(load, time.monotonic())
 
     async def check_health(self) -> None:
         """Tell Serve whether this host can do its work.
@@ -141,19 +146,20 @@ class DrafterHostDeployment:
             self._child = None
 
 
-def bind_host(name: str, config: DrafterConfig) -> Application:
+def bind_host(name: str, config: DrafterConfig, expose: Expose | None = None) -> Application:
     """Return the hosts of one drafter, to be bound into a Serve application.
 
     Args:
         name: The drafter's name; the deployment's is ``drafter_<name>``.
         config: The drafter. Its ``placement`` must be ``worker``.
+        expose: Shows their metrics; None to show none.
 
     Raises:
         DrafterConfigError: If its method or a parameter is unknown.
     """
     check_config(config)
     deployment = serve.deployment(name=deployment_name(name), **host_options(config))
-    return deployment(DrafterHostDeployment).bind(name, config)
+    return deployment(DrafterHostDeployment).bind(name, config, expose)
 
 
 def host_options(config: DrafterConfig) -> dict[str, Any]:
@@ -179,10 +185,16 @@ def host_options(config: DrafterConfig) -> dict[str, Any]:
 def _autoscaling(config: DrafterAutoscaling) -> AutoscalingConfig:
     policy = AutoscalingPolicy(  # type: ignore[no-untyped-call]  # Ray leaves it untyped
         policy_function=f"{LoadPolicy.__module__}:{LoadPolicy.__name__}",
-        policy_kwargs={"target_load": config.target_load},
+        policy_kwargs={
+            "target_load": config.target_load,
+            "target_queue_ms": config.target_queue_ms,
+            "min_useful_share": config.min_useful_share,
+        },
     )
     return AutoscalingConfig(
         min_replicas=config.min_replicas,
+        # One at first in any case: without having seen it nobody can want it.
+        initial_replicas=max(1, config.min_replicas),
         max_replicas=config.max_replicas,
         look_back_period_s=config.look_back_s,
         upscale_delay_s=config.upscale_delay_s,

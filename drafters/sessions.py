@@ -24,6 +24,7 @@ from drafters.backlog import Backlog
 from drafters.features import FeatureDrafter, needs_hidden_states
 from drafters.replay import Replayer
 from drafters.session_table import SessionTable
+from drafters.usefulness import Usefulness
 
 Answer = Draft | NeedContext | Busy
 
@@ -42,6 +43,9 @@ class ServerLoad:
         num_closing: Ended sessions that are still to be closed.
         num_followed: Sequences followed now.
         num_unfollowed: Sequences that could not be followed to their end.
+        queue_ms: Time that calls waited for others, added up.
+        num_judged: Drafts whose first place a token has taken, empty drafts included.
+        num_useful: Of those, the drafts that had that token.
     """
 
     num_sessions: int = 0
@@ -53,6 +57,9 @@ class ServerLoad:
     num_closing: int = 0
     num_followed: int = 0
     num_unfollowed: int = 0
+    queue_ms: float = 0.0
+    num_judged: int = 0
+    num_useful: int = 0
 
 
 class DraftServer:
@@ -82,6 +89,7 @@ class DraftServer:
         self._clock = clock
         self._sessions = sessions if sessions is not None else SessionTable()
         self._replayer = Replayer(drafter)
+        self._usefulness = Usefulness()
         self._backlog = Backlog(self._close, self._replayer, clock)
         self._feature_drafter = (
             cast(FeatureDrafter, drafter) if needs_hidden_states(drafter) else None
@@ -158,6 +166,8 @@ class DraftServer:
             num_closing=self._backlog.num_closing,
             num_followed=len(self._replayer),
             num_unfollowed=self._replayer.num_dropped,
+            num_judged=self._usefulness.num_judged,
+            num_useful=self._usefulness.num_useful,
         )
 
     def _answers(self, batch: DraftBatch, now: float) -> list[Answer]:
@@ -167,7 +177,10 @@ class DraftServer:
             for request, refusal in zip(batch.requests, refusals, strict=True)
             if refusal is None
         ]
-        drafts = iter(self.drafter.propose(wanted) if wanted else ())
+        proposed = self.drafter.propose(wanted) if wanted else []
+        for (session_id, _), draft in zip(wanted, proposed, strict=True):
+            self._usefulness.proposed(session_id, draft)
+        drafts = iter(proposed)
         return [next(drafts) if refusal is None else refusal for refusal in refusals]
 
     def _catch_up(self, request: DraftRequest, now: float) -> NeedContext | Busy | None:
@@ -176,6 +189,7 @@ class DraftServer:
         if request.context is not None:
             if not self._sessions.has_room(request.session_id, now):
                 return Busy("sessions")
+            self._usefulness.forget(request.session_id)
             self.drafter.open(request.session_id, request.context)
             self._add_states(request, len(request.context.token_ids) - 1)
         else:
@@ -183,6 +197,7 @@ class DraftServer:
             if position == 0 or position != request.position:
                 return NeedContext(position)
             if request.new_token_ids:
+                self._usefulness.came(request.session_id, request.new_token_ids[0])
                 self.drafter.extend(request.session_id, request.new_token_ids)
                 self._add_states(request, len(request.new_token_ids))
         self._sessions.use(request.session_id, now)
@@ -198,6 +213,7 @@ class DraftServer:
         self._feature_drafter.add_hidden_states(request.session_id, states)
 
     def _close(self, closed: ClosedSession) -> None:
+        self._usefulness.forget(closed.session_id)
         try:
             self._add_tail(closed)
         finally:
@@ -221,6 +237,7 @@ class DraftServer:
             num_drafts=load.num_drafts + len(drafts),
             num_draft_tokens=load.num_draft_tokens + sum(len(draft) for draft in drafts),
             busy_ms=load.busy_ms + reply.draft_ms,
+            queue_ms=load.queue_ms + reply.queue_ms,
             num_busy=load.num_busy + num_busy,
         )
 

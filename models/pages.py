@@ -146,6 +146,22 @@ class PagePool:
             self._fresh.append(page)
 
 
+def page_hashes(token_ids: Sequence[int], page_tokens: int, max_pages: int) -> list[bytes]:
+    """Return what the pages that a prompt may share are known by, first to last.
+
+    As in ``PagePool.reuse_prefix`` at least one token is left over.
+
+    >>> len(page_hashes(range(32), 16, 100)), len(page_hashes(range(33), 16, 100))
+    (1, 2)
+    """
+    hashes: list[bytes] = []
+    last = _EMPTY
+    for start in range(0, len(token_ids) - page_tokens, page_tokens)[:max_pages]:
+        last = _chain_hash(last, token_ids[start : start + page_tokens])
+        hashes.append(last)
+    return hashes
+
+
 def _chain_hash(previous: bytes, token_ids: Sequence[int]) -> bytes:
     # Cryptographic, because a collision would show one request the context of another.
     return blake2b(previous + array("q", token_ids).tobytes(), digest_size=16).digest()

@@ -77,6 +77,13 @@ def resolve_model(
     return _cached(name_or_path, cache_dir, fetch, progress)
 
 
+def served_name(name_or_path: str) -> str:
+    """Return what a model is called once it is served, without looking for it."""
+    if name_or_path != DEFAULT_MODEL and _is_path(name_or_path):
+        return Path(name_or_path).expanduser().resolve().name
+    return name_or_path
+
+
 def list_models(cache_dir: Path) -> list[ModelFolder]:
     """Return the complete models in the cache, by name."""
     found = (_read_entry(path) for path in sorted((cache_dir / "models").glob("*")))

@@ -35,8 +35,8 @@ class ScriptedVerifier:
             for n in range(len(request.resume_token_ids), len(ids)):
                 await asyncio.sleep(STEP_S)
                 chunk = TokenChunk(request.request_id, n, (ids[n],))
-                assert request.reply_to is not None
-                self._sender.send(request.reply_to, [chunk])
+                if request.reply_to is not None:
+                    self._sender.send(request.reply_to, [chunk])
         except asyncio.CancelledError:
             self._num_cancelled += 1
             raise

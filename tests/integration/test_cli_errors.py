@@ -42,7 +42,7 @@ def unused_port() -> str:
         (["--model", "/no/such/model"], "error: no model at /no/such/model: expected a folder"),
         (["--model", "not a model"], "error: unknown model 'not a model'"),
         (["--redis-url", "redis://:secret@127.0.0.1:1/0"], "error: Redis at redis://127.0.0.1:1/0"),
-        (["--redis-url", "nonsense"], "error: Redis at nonsense"),
+        (["--redis-url", "nonsense"], "error: redis.url: not a Redis URL"),
         (["--address", "127.0.0.1:1"], "error: no Ray answers at 127.0.0.1:1"),
         (["--address", "ray://127.0.0.1:1"], "error: cannot join the Ray at ray://127.0.0.1:1"),
         (["--host", "203.0.113.1"], "error: cannot listen on 203.0.113.1"),

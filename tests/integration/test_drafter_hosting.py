@@ -48,7 +48,10 @@ class Watched:
         self._thread.start()
 
     def _run(self, handle: DeploymentHandle[Any]) -> None:
-        self._task = self._loop.create_task(watch({"pld": handle}, self._on_change, period_s=0.2))
+        watching = watch(
+            {"pld": handle}, self._on_change, 0.2, wants_worker=self.client.wants_worker
+        )
+        self._task = self._loop.create_task(watching)
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
@@ -241,6 +244,25 @@ def test_the_number_of_workers_follows_their_load(serve_port: int) -> None:
             scaled.client.close(name)
         until(lambda: len(scaled.members) == 1, START_S)
     serve.delete("scaled")
+
+
+@pytest.mark.slow  # Serve hears from its replicas every ten seconds
+def test_a_drafter_goes_while_it_is_not_wanted_and_comes_back_when_it_is(serve_port: int) -> None:
+    autoscaling = DrafterAutoscaling(
+        min_replicas=0, max_replicas=1, look_back_s=10.5, upscale_delay_s=0, downscale_delay_s=0
+    )
+    config = CONFIG.model_copy(update={"autoscaling": autoscaling})
+    handle = serve.run(bind_host("pld", config), name="asleep", route_prefix=None)
+    with watching(handle, config) as sleeper:
+        assert sleeper.draft("s").status == "ok"
+        sleeper.client.close("s")
+        until(lambda: not sleeper.members, START_S)
+        # nobody wants it: it stays away
+        with pytest.raises(AssertionError, match="not within"):
+            until(lambda: sleeper.members, 3.0)
+        assert sleeper.draft("t").status == "away"
+        until(lambda: sleeper.draft("t").status == "ok", START_S)
+    serve.delete("asleep")
 
 
 def test_a_worker_ends_with_its_host(watched: Watched, handle: DeploymentHandle[Any]) -> None:

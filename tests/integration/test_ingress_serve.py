@@ -19,8 +19,9 @@ with warnings.catch_warnings():
     from ray import serve
 
 from policy_service.config import PolicyConfig
-from replicas.config import IngressConfig
+from replicas.config import IngressConfig, RoutingConfig
 from replicas.ingress.deployment import ingress_deployment
+from replicas.router import router_config
 from tests.integration.scripted_verifier import Quiet, ScriptedVerifier
 from tests.unit.models.small_tokenizers import byte_level
 
@@ -44,7 +45,11 @@ def deploy(model_dir: str) -> None:
     make: Any = serve.deployment
     few = {"num_cpus": 0.1}
     verifier = make(
-        ScriptedVerifier, num_replicas=2, ray_actor_options=few, health_check_period_s=1
+        ScriptedVerifier,
+        num_replicas=2,
+        ray_actor_options=few,
+        health_check_period_s=1,
+        request_router_config=router_config(RoutingConfig(), page_tokens=16),
     )
     policy = make(Quiet, ray_actor_options=few)
     ingress: Any = ingress_deployment(IngressConfig())

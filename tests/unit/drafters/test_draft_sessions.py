@@ -193,6 +193,31 @@ def test_replays_leave_the_thread_time() -> None:
     assert pauses == pytest.approx([0.0, 0.0, 0.04, 0.04])
 
 
+def test_drafts_are_judged_by_what_comes() -> None:
+    drafts = server(Clock())
+    answer(drafts, opening("a"), opening("b"), opening("c", (1, 2, 9, 8)))
+    answer(
+        drafts,
+        DraftRequest("a", len(TEXT), (3,), 2),
+        DraftRequest("b", len(TEXT), (4, 3), 2),
+        DraftRequest("c", 4, (7,), 2),
+    )
+    load = drafts.load()
+    assert (load.num_judged, load.num_useful) == (3, 1)
+    # a session that is opened anew or closed says nothing of the draft it had
+    answer(drafts, opening("a"))
+    drafts.answer(DraftBatch((), (ClosedSession("b", len(TEXT), (4, 3, 1)),)))
+    tidy(drafts)
+    assert drafts.load().num_judged == 3
+
+
+def test_waits_add_up() -> None:
+    drafts = server(Clock())
+    drafts.answer(DraftBatch((opening("a"),)), queue_ms=2.0)
+    drafts.answer(DraftBatch((opening("b"),)), queue_ms=3.0)
+    assert drafts.load().queue_ms == 5.0
+
+
 def test_the_longest_unused_session_goes_first() -> None:
     clock = Clock()
     drafts = server(clock, max_sessions=2)
