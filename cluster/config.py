@@ -1,7 +1,8 @@
 """The one configuration of a running system, composed of the packages' own.
 
 Read from a YAML file and from command line options; nothing else in the system reads either. Only
-where things lie may come from the environment (``BANDITSERVE_CACHE``, ``XDG_STATE_HOME``).
+where things lie and a secret may come from the environment (``BANDITSERVE_CACHE``,
+``XDG_STATE_HOME``, ``BANDITSERVE_REDIS_PASSWORD``).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from drafters.config import DrafterConfig, default_drafters
 from drafters.loading import check_config
 from models.store import DEFAULT_MODEL
 from policy_service.config import PolicyConfig
-from policy_service.loading import load_learner
-from replicas.config import IngressConfig, VerifierConfig
+from policy_service.options import check_config as check_policy
+from policy_service.redis_pool.address import split_credentials
+from policy_service.redis_pool.config import RedisConfig
+from replicas.config import IngressConfig, MetricsConfig, VerifierConfig
 
 _MODEL_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -51,17 +54,6 @@ class RayConfig(BaseModel):
     """CPUs that a private Ray believes it has; none: the machine's, or as many as are needed."""
     object_store_bytes: int = Field(default=200_000_000, ge=80_000_000)
     """Shared memory of a private Ray; tokens and drafts are small."""
-
-
-class RedisConfig(BaseModel):
-    """The Redis that keeps the counts."""
-
-    model_config = _MODEL_CONFIG
-
-    url: str | None = None
-    """``redis://`` or ``rediss://`` address; none: a private server, kept in ``state_dir``."""
-    connect_timeout_s: float = Field(default=5.0, gt=0)
-    """How long ``serve`` waits for the first answer of a Redis that it did not start."""
 
 
 class SystemConfig(BaseModel):
@@ -95,6 +87,25 @@ class SystemConfig(BaseModel):
     """Drafters by the name that arms, requests and statistics use."""
     policy: PolicyConfig = PolicyConfig()
     """Arms, learner and pooling of counts."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Prometheus series."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_password(cls, values: Any) -> Any:
+        """Take the password of Redis from the environment, where none is given otherwise."""
+        password = os.environ.get("BANDITSERVE_REDIS_PASSWORD")
+        redis = values.get("redis") if isinstance(values, dict) else None
+        if not password or not isinstance(redis, dict) or not isinstance(redis.get("url"), str):
+            return values
+        given = (
+            redis.get("password"),
+            redis.get("password_file"),
+            split_credentials(redis["url"])[2],
+        )
+        if any(secret is not None for secret in given):
+            return values
+        return {**values, "redis": {**redis, "password": password}}
 
     @model_validator(mode="after")
     def _check_drafters(self) -> Self:
@@ -110,9 +121,9 @@ class SystemConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_learner(self) -> Self:
-        """Refuse an unknown learner and unknown parameters of it."""
+        """Refuse an unknown learner, and parameters that are unknown or name unknown drafters."""
         try:
-            load_learner(self.policy.learner, self.policy.params)
+            check_policy(self.policy, self.drafters)
         except ValueError as error:
             raise ValueError(f"policy: {error}") from error
         return self

@@ -32,8 +32,8 @@ def keys_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
         if field is None:
             return []
         below = _models_in(field.annotation)
-        if steps and _is_mapping(field.annotation):
-            steps.pop(0)  # the mapping's own key, which the user chooses
+        if steps and _has_many(field.annotation):
+            steps.pop(0)  # the mapping's own key, which the user chooses, or the item's number
         found = below[0] if below else None
     return list(found.model_fields) if found else []
 
@@ -57,5 +57,5 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
-def _is_mapping(annotation: Any) -> bool:
-    return getattr(annotation, "__origin__", None) is dict
+def _has_many(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) in (dict, list, tuple)

@@ -5,11 +5,10 @@ Whatever the step at which something fails, all that was started before is stopp
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import ExitStack
-
-import redis
 
 from cluster.banner import ready_text
 from cluster.config import SystemConfig
@@ -22,6 +21,9 @@ from cluster.resources import num_cpus_needed
 from cluster.serve_runtime import ServeRuntime, check_port_free
 from cluster.shutdown import StopRequested, StopSignals
 from models.store import ModelFolder, resolve_model
+from policy_service.errors import PolicyError
+from policy_service.redis_pool.config import RedisConfig
+from policy_service.redis_pool.store import RedisStore
 
 _SUPERVISE_PERIOD_S = 0.2
 _LONGEST_BACKOFF_S = 10.0
@@ -81,7 +83,7 @@ class Launcher:
         """Look for the Redis and the Ray that were named, before anything that takes long."""
         if self._redis is None:
             with self._reporter.task("Asking Redis"):
-                check_redis(self._redis_url, self._config.redis.connect_timeout_s)
+                check_redis(self._redis_config)
         if self._config.ray.address:
             check_reachable(self._config.ray.address)
 
@@ -109,13 +111,13 @@ class Launcher:
 
         stack.callback(self._stop_serve)
         with self._reporter.task("Deploying") as task:
-            self._serve.deploy(build_app(self._config, self._redis_url, model))
+            self._serve.deploy(build_app(self._config, self._redis_config, model))
             self._signals.install()
             self._serve.wait_until_ready(task.note)
 
     @property
-    def _redis_url(self) -> str:
-        return self._redis.url if self._redis else str(self._config.redis.url)
+    def _redis_config(self) -> RedisConfig:
+        return RedisConfig(url=self._redis.url) if self._redis else self._config.redis
 
     def _private_redis(self) -> PrivateRedis:
         return PrivateRedis(self._config.state_dir, self._log_dir / "redis.log")
@@ -154,21 +156,21 @@ class Launcher:
             self._redis.kill()
 
 
-def check_redis(url: str, timeout_s: float) -> None:
+def check_redis(config: RedisConfig) -> None:
     """Check that a Redis answers.
 
     Raises:
-        RedisUnreachableError: If it does not, or its address is none.
+        RedisUnreachableError: If it does not.
     """
+
+    async def ping() -> None:
+        store = RedisStore(config, timeout_s=config.connect_timeout_s)
+        try:
+            await store.ping()
+        finally:
+            await store.close()
+
     try:
-        with redis.Redis.from_url(
-            url, socket_connect_timeout=timeout_s, socket_timeout=timeout_s
-        ) as client:
-            client.ping()
-    except (redis.RedisError, ValueError, OSError) as error:
-        raise RedisUnreachableError(f"Redis at {_without_password(url)}: {error}") from error
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return scheme + separator + rest.rpartition("@")[2]
+        asyncio.run(ping())
+    except PolicyError as error:
+        raise RedisUnreachableError(f"Redis at {config.url}: {error}") from error

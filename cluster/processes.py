@@ -1,4 +1,4 @@
-"""The processes beneath this one, read from ``/proc``: to see that all of them have ended."""
+"""Processes started from here, read from ``/proc``: to see that all of them have ended."""
 
 from __future__ import annotations
 
@@ -31,6 +31,27 @@ def descendants(pid: int) -> dict[int, str]:
         wanted = below - found.keys()
         found.update({child: parents[child][1] for child in wanted})
     return found
+
+
+def in_session(session: int) -> dict[int, str]:
+    """Return the processes of a session, also those whose parents have ended: id to start time."""
+    found: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        if fields[0] != "Z" and int(fields[3]) == session:
+            found[int(path.parent.name)] = fields[19]
+    return found
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
 
 
 def end_all(processes: dict[int, str], grace_s: float) -> list[int]:

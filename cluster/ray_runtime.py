@@ -117,8 +117,7 @@ class RayRuntime:
             RayStartError: If it does not start.
         """
         _sweep_temp_dirs()
-        os.environ.update(_PRIVATE_ENVIRONMENT)
-        os.environ.update(_worker_environment())
+        os.environ.update(node_environment())
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
                 self._start_once()
@@ -176,6 +175,11 @@ class RayRuntime:
             raise RayUnreachableError(
                 f"cannot join the Ray at {address}: {reason}{hint}"
             ) from error
+
+
+def node_environment() -> dict[str, str]:
+    """Return what all processes of a Ray of ours need in their environment, to be on loopback."""
+    return {**_PRIVATE_ENVIRONMENT, **_worker_environment()}
 
 
 def check_reachable(address: str) -> None:

@@ -16,6 +16,6 @@ def num_cpus_needed(config: SystemConfig) -> float:
         for drafter in config.drafters.values()
         if drafter.placement == "worker"
     )
-    replicas = config.verifier.num_replicas * config.verifier.num_cpus
+    replicas = config.verifier.max_verifiers * config.verifier.num_cpus
     fronts = config.ingress.num_replicas * config.ingress.num_cpus
     return round(drafters + replicas + fronts + config.policy.num_cpus, 6)

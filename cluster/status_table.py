@@ -59,6 +59,9 @@ def _drafter_rows(status: Mapping[str, Any], now: float) -> Iterator[Row]:
         num_without = sum(int(view.get("done_without") or 0) for view in seen)
         away = [float(view["away_since"]) for view in seen if view.get("away_since")]
         detail = "; ".join(part for part in (_reasons(seen), _cost(seen)) if part)
+        if seen and all(view.get("asleep") for view in seen):
+            yield Row(f"drafter {name}", "", True, None, num_without, "no worker is wanted")
+            continue
         entries = _list(hosts.get(name)) or [{"name": "in the Verifiers", "report": {"up": True}}]
         for entry in entries:
             row = _entry(f"drafter {name}", entry, now)

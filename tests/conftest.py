@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from cluster.config import default_cache_dir
+from cluster.redis_server import free_port
 from models.store import DEFAULT_MODEL, ModelFolder, resolve_model
 from tests.system import System, start_system
 
@@ -39,7 +40,9 @@ def start(
         folder: Path | None = None,
     ) -> System:
         folder = folder or tmp_path_factory.mktemp("system")
-        system = start_system(folder, {"model": str(model_folder.name), **(config or {})}, options)
+        # Ports of its own, so that systems side by side do not run out of them.
+        defaults = {"model": str(model_folder.name), "metrics": {"port": free_port()}}
+        system = start_system(folder, {**defaults, **(config or {})}, options)
         systems.append(system)
         return system
 

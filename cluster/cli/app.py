@@ -9,10 +9,11 @@ import sys
 
 import typer
 
-from cluster.cli import config, datastore, models, serve, status, version
+from cluster.cli import config, datastore, drill, loadtest, models, policy, serve, status, version
 from cluster.errors import ClusterError
 from drafters.errors import DrafterError
 from models.errors import ModelError
+from policy_service.errors import PolicyError
 
 app = typer.Typer(
     name="banditserve",
@@ -23,9 +24,12 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("status")(status.status)
+app.command("loadtest")(loadtest.loadtest)
+app.command("drill")(drill.drill)
 app.add_typer(models.app, name="models")
 app.add_typer(config.app, name="config")
 app.add_typer(datastore.app, name="datastore")
+app.add_typer(policy.app, name="policy")
 app.command("version")(version.version)
 
 
@@ -33,7 +37,7 @@ def main() -> None:
     """Run the command line."""
     try:
         app(prog_name="banditserve")
-    except (ClusterError, DrafterError, ModelError) as error:
+    except (ClusterError, DrafterError, ModelError, PolicyError) as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         sys.exit(2)

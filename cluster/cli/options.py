@@ -33,4 +33,31 @@ Model = Annotated[
         show_default="smollm2",
     ),
 ]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="BANDITSERVE_REDIS_URL",
+        help="The Redis that keeps the counts; a password is better put into the environment as "
+        "BANDITSERVE_REDIS_PASSWORD, or into a file that the configuration names.",
+        show_default="that of the configuration, else the private one of the state folder",
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="State folder of the system, where its private Redis is.",
+        show_default="$XDG_STATE_HOME/banditserve or ~/.local/state/banditserve",
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        envvar="BANDITSERVE_API_KEY",
+        metavar="KEY",
+        help="Key that the system wants, if it wants one.",
+        show_default="none",
+    ),
+]
 Url = Annotated[str, typer.Option(metavar="URL", help="The running system, as `serve` printed it.")]

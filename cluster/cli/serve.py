@@ -46,7 +46,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Redis for the counts: redis://[:password@]host:port/db. It is left running.",
+            help="Redis for the counts, as redis.url in the configuration; a password is better "
+            "put into the environment as BANDITSERVE_REDIS_PASSWORD. It is left running.",
             show_default="none: a private one that keeps its data in the state folder",
         ),
     ] = None,

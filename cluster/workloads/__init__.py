@@ -1,4 +1,4 @@
-"""Prompts for load tests and benchmarks: a small mixed set, and how to read a file of them."""
+"""Prompts for load tests and benchmarks: what comes with the project, and how to read a file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MIXED = Path(__file__).parent / "mixed.jsonl"
-"""The set that comes with the project: chat, code, edits, retrieval and arithmetic."""
+FOLDER = Path(__file__).parent
+"""What comes with the project: chat, code, retrieval, and a small mixed set."""
+
+MIXED = FOLDER / "mixed.jsonl"
+"""The small set: some chat, code, edits, retrieval and arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)

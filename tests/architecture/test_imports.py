@@ -13,6 +13,7 @@ OPEN_TO_REPLICAS = {
     "api",
     "client",
     "config",
+    "decision_log",
     "errors",
     "features",
     "membership",

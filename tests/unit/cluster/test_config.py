@@ -61,6 +61,10 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ("drafters: {a b: {}}", "drafters.a b: a drafter's name is an identifier"),
         ("drafters: {a: {method: prompt_lokup}}", "drafters.a: unknown drafting method"),
         ("policy: {learner: ucb_spec}", "policy: "),
+        (
+            "policy: {learner: batch_table, params: {drafter: suffix}}",
+            "policy: drafter of learner 'batch_table': unknown drafter 'suffix'",
+        ),
         ("- 1", "expected keys and values, found list"),
     ],
 )

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from cluster.processes import descendants, end_all
+from cluster.processes import command_line, descendants, end_all, in_session
 
 CHILD = (
     "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); "
@@ -27,3 +27,19 @@ def test_children_and_their_children_are_found_and_ended() -> None:
 
 def test_a_process_id_that_went_to_another_process_is_left_alone() -> None:
     assert end_all({os.getpid(): "not when we started"}, grace_s=0.0) == []
+
+
+def test_a_sessions_processes_are_found_after_their_parent_has_ended() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        grandchild = int(child.stdout.readline())
+        assert in_session(child.pid).keys() == {child.pid, grandchild}
+        assert command_line(grandchild) == "sleep 60"
+        child.kill()
+        child.wait(10)
+        left = in_session(child.pid)
+        assert left.keys() == {grandchild}
+        assert end_all(left, grace_s=0.0) == [grandchild]

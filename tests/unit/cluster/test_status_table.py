@@ -50,6 +50,17 @@ def test_what_verifiers_did_without_a_drafter_adds_up() -> None:
     assert row == Row("drafter pld", "h1", False, 5.0, 6, "away 4, late 2")
 
 
+def test_a_drafter_that_may_have_no_worker_is_not_missed() -> None:
+    view = {"name": "pld", "away_since": NOW - 5, "asleep": True, "done_without": 2}
+    status = status_of(
+        verifiers=[entry("v1", {"drafters": [view]})],
+        drafters={"pld": [entry("h1", None, is_away=True, away_since=NOW - 5)]},
+    )
+    assert by_part(status)["drafter pld"] == Row(
+        "drafter pld", "", True, None, 2, "no worker is wanted"
+    )
+
+
 def test_what_drafts_gave_and_took_is_averaged_over_verifiers() -> None:
     def view(drafts: int, accepted: list[int], calls: int, draft_ms: float) -> dict[str, Any]:
         cost = {

@@ -1,0 +1,1 @@
+"""The drills, one a file: each ends with ``DRILL``."""
