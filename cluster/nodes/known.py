@@ -11,9 +11,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 from typing import Any
 
+from cluster.drain import ask
 from cluster.errors import DrillError
 from cluster.ray_runtime import node_environment
 
@@ -44,10 +44,7 @@ def drain_node(address: str, name: str, notice_s: float) -> None:
     Raises:
         DrillError: If Ray knows no such node or does not drain it.
     """
-    named = [node for node, labels in live_nodes(address).items() if labels.get("name") == name]
-    if not named:
-        raise DrillError(f"Ray knows no live node {name}")
-    _ask("drain", address, named[0], str(notice_s))
+    _ask("drain", address, name, str(notice_s))
 
 
 def _ask(*words: str) -> str:
@@ -66,16 +63,14 @@ def _ask(*words: str) -> str:
 
 
 def main() -> None:
-    """Answer ``list ADDRESS`` or do ``drain ADDRESS NODE_ID SECONDS``."""
-    gcs: Any = _module("ray._raylet").GcsClient(address=sys.argv[2])
-    if sys.argv[1] == "list":
-        print(json.dumps(_live(gcs)))
+    """Answer ``list ADDRESS`` or do ``drain ADDRESS NAME SECONDS``."""
+    command, address = sys.argv[1:3]
+    if command == "list":
+        print(json.dumps(_live(_module("ray._raylet").GcsClient(address=address))))
         return
-    node_id, notice_s = sys.argv[3], float(sys.argv[4])
-    reason = _module("ray.core.generated.autoscaler_pb2").DRAIN_NODE_REASON_PREEMPTION
-    accepted, why = gcs.drain_node(node_id, reason, "a drill", int((time.time() + notice_s) * 1000))
-    if not accepted:
-        sys.exit(f"refused: {why}")
+    name, notice_s = sys.argv[3], float(sys.argv[4])
+    if not ask(address, lambda info: dict(info.labels).get("name") == name, notice_s, "a drill"):
+        sys.exit(1)  # the last line on standard error says why
 
 
 def _live(gcs: Any) -> dict[str, dict[str, str]]:

@@ -201,7 +201,7 @@ def test_much_is_sent_soon() -> None:
         task = asyncio.create_task(rig.client.run())
         await rig.until(lambda: rig.handle.num_calls == 1)
         await asyncio.to_thread(rig.play, 300)
-        await rig.until(lambda: rig.handle.num_calls == 2)
+        await rig.until(lambda: rig.handle.num_calls >= 2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
