@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray.serve.config import RequestRouterConfig
-from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
+from ray.serve.request_router import (
+    FIFOMixin,
+    PendingRequest,
+    ReplicaID,
+    RequestRouter,
+    RunningReplica,
+)
 
 from models.pages import page_hashes
 from replicas.api import GenerationRequest
@@ -24,7 +30,7 @@ MAX_PAGES_A_PROMPT = 256
 """Pages of a prompt that are looked at; further ones decide nothing."""
 
 
-class PrefixRouter(RequestRouter):
+class PrefixRouter(FIFOMixin, RequestRouter):
     """Sends a request where its prefix is cached, unless that Verifier is loaded.
 
     A request that was given to other Verifiers before (they died or refused it) goes to none of
@@ -87,6 +93,19 @@ class PrefixRouter(RequestRouter):
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """Note that a request has ended, however it did."""
         self._placements.end(internal_request_id)
+
+    def _fulfill_next_pending_request(
+        self, replica: RunningReplica, request_metadata: Any | None = None
+    ) -> None:
+        """Give a Verifier to the call that it was chosen for, or else to the oldest that waits.
+
+        The calls of one HTTP request (several choices or prompts) share Serve's id, of which Serve
+        finds but one; without the second way the others would wait for ever.
+        """
+        if self._get_pending_request_matching_internal_request_id(request_metadata) is not None:
+            RequestRouter._fulfill_next_pending_request(self, replica, request_metadata)
+        else:
+            super()._fulfill_next_pending_request(replica, request_metadata)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Take over which Verifiers there are."""

@@ -132,7 +132,7 @@ def test_every_round_is_explained_on_request(system: System) -> None:
         extra_body={"speculation": {"explain": True}},
     )
     rounds = reply.extra["rounds"]
-    assert {one["learner"] for one in rounds} == {"ucbspec"}
+    assert {one["learner"] for one in rounds} == {"goodput"}
     arms = {"none", *(f"{name}:{n}" for name in ("prompt_lookup", "suffix") for n in (2, 4, 8))}
     assert rounds
     assert {one["arm"] for one in rounds} <= arms
