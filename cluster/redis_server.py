@@ -27,6 +27,7 @@ from policy_service.redis_pool.config import RedisConfig
 
 START_TIMEOUT_S = 60.0  # replaying a long append-only file takes a while
 STOP_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 1.0  # the kernel lets go of a killed system's lock a moment after its end
 _POLL_S = 0.02
 
 
@@ -206,20 +207,29 @@ def free_port() -> int:
 
 def _take_lock(path: Path) -> IO[str]:
     lock = path.open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "another process"
-        lock.close()
-        raise StateDirInUseError(
-            f"the state folder {path.parent.parent} is in use by {holder}; "
-            "give this system another one with --state-dir"
-        ) from error
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while not _is_locked(lock):
+        if time.monotonic() > deadline:
+            lock.seek(0)
+            holder = lock.read().strip() or "another process"
+            lock.close()
+            raise StateDirInUseError(
+                f"the state folder {path.parent.parent} is in use by {holder}; "
+                "give this system another one with --state-dir"
+            )
+        time.sleep(_POLL_S)
     lock.truncate(0)
     lock.write(f"process {os.getpid()}")
     lock.flush()
     return lock
+
+
+def _is_locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _quoted(path: Path) -> str:

@@ -154,11 +154,13 @@ def test_a_reset_reaches_a_running_system(policy: Any, redis: RedisProcess) -> N
             dump = await call(policy, "dump")
             return dump is not None and GLOBAL in dump["contexts"] and global_pulls(dump) == pulls
 
-        async def has_snapshot() -> bool:
-            return bool(replica.client.status()["snapshot_version"])
+        async def has_the_last_snapshot() -> bool:
+            status = await call(policy, "status")
+            version = replica.client.status()["snapshot_version"]
+            return status is not None and version == status["snapshot_version"]
 
         await until(lambda: knows(50))
-        await until(has_snapshot)
+        await until(has_the_last_snapshot)
         before = replica.client.status()["snapshot_version"]
         store = RedisStore(redis.config)
         assert await store.reset("m", 0) == 1
@@ -170,7 +172,7 @@ def test_a_reset_reaches_a_running_system(policy: Any, redis: RedisProcess) -> N
         await until(has_another)
         replica.play(20)
         await replica.stop()
-        assert await knows(20)
+        await until(lambda: knows(20))
 
     asyncio.run(test())
 
