@@ -69,8 +69,12 @@ class Replica:
         """Send counts and take over the snapshot."""
         self._ledger.add(deltas, time.time())
         version = self.snapshot.version if self.snapshot else 0
-        reply = await self._service.sync(self._ledger.outgoing(time.time()), version)
-        self._ledger.reconcile(reply.applied_sequence, time.time())
+        batches = self._ledger.outgoing(time.time())
+        reply = await self._service.sync(batches, version)
+        if reply.store_away:
+            self._ledger.acknowledge(reply.applied_sequence, time.time())
+        elif batches:
+            self._ledger.reconcile(reply.applied_sequence, time.time())
         self.snapshot = reply.snapshot or self.snapshot
 
 
