@@ -204,24 +204,24 @@ def test_sentinels_name_the_new_primary_after_a_failover(tmp_path: Path) -> None
 
 
 def test_a_cluster_of_three(tmp_path: Path) -> None:
+    bus_ports = [free_port() for _ in range(3)]
     nodes = [
         RedisProcess(
-            tmp_path / str(n),
+            tmp_path / str(bus_port),
             [
                 "cluster-enabled yes",
+                f"cluster-port {bus_port}",  # by itself it is 10,000 above the other, or too high
                 "cluster-require-full-coverage no",
                 "cluster-node-timeout 2000",
             ],
         )
-        for n in range(3)
+        for bus_port in bus_ports
     ]
-    for node in nodes:
-        node.start()
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
     config = RedisConfig(url=f"redis+cluster://:{QUOTED_PASSWORD}@{hosts}")
 
     async def test() -> None:
-        await join([node.url for node in nodes])
+        await join([node.url for node in nodes], bus_ports[0])
         async with open_store(config) as store:
             models = [f"model{n}" for n in range(8)]
             for sequence in (1, 2):
@@ -243,21 +243,23 @@ def test_a_cluster_of_three(tmp_path: Path) -> None:
             assert all(isinstance(r, Applied | StoreUnavailableError) for r in results), results
 
     try:
+        for node in nodes:
+            node.start()
         asyncio.run(test())
     finally:
         for node in nodes:
             node.stop()
 
 
-async def join(urls: list[str]) -> None:
-    """Make a cluster of nodes, the slots shared out."""
+async def join(urls: list[str], bus_port: int) -> None:
+    """Make a cluster of nodes, the slots shared out; ``bus_port`` is the first one's."""
     clients = [Redis.from_url(url, decode_responses=True) for url in urls]
     bounds = [0, 5461, 10923, 16384]
     for n, client in enumerate(clients):
         await command(client, "CLUSTER", "ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
         await command(client, "CLUSTER", "SET-CONFIG-EPOCH", n + 1)
         port = clients[0].connection_pool.connection_kwargs["port"]
-        await command(client, "CLUSTER", "MEET", "127.0.0.1", port)
+        await command(client, "CLUSTER", "MEET", "127.0.0.1", port, bus_port)
     deadline = time.monotonic() + 20
     for client in clients:
         while True:
