@@ -17,8 +17,9 @@ class Call:
     Attributes:
         member: Whom to call.
         batch: What to send.
-        timeout_s: Longest wait for the reply.
-        limit_s: A worker that has not answered after so long is at fault; None: ``timeout_s``.
+        timeout_s: Longest wait for the reply, from the start of the step's calls.
+        limit_s: A worker that has not answered so long after that start is at fault; None:
+            ``timeout_s``.
     """
 
     member: Member

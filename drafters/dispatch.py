@@ -25,6 +25,7 @@ class _Flight:
     """A call under way; ``future`` is None if it was never sent."""
 
     call: Call
+    started: float
     sent_at: float
     future: Future[DraftBatchReply] | None = None
     failure: CallFailure | None = None
@@ -38,7 +39,7 @@ class _Flight:
     def is_overdue(self, now: float) -> bool:
         """Whether it has taken so long that the worker is at fault."""
         limit_s = self.call.timeout_s if self.call.limit_s is None else self.call.limit_s
-        return now - self.sent_at >= limit_s
+        return now >= self.started + limit_s
 
 
 class Dispatcher:
@@ -66,7 +67,7 @@ class Dispatcher:
         started = self._clock()
         flights: dict[int, _Flight] = {}
         for index in sorted(range(len(calls)), key=lambda i: _is_local(calls[i].member)):
-            flights[index] = self._start(calls[index])
+            flights[index] = self._start(calls[index], started)
         for timeout_s in sorted({call.timeout_s for call in calls}):
             due = [
                 flight.future
@@ -122,11 +123,11 @@ class Dispatcher:
         flight = self._calls.get(key)
         return flight is not None and flight.is_under_way
 
-    def _start(self, call: Call) -> _Flight:
+    def _start(self, call: Call, started: float) -> _Flight:
         transport = self._transports[call.member.placement]
         with self._lock:
             now = self._clock()
-            flight = _Flight(call, now)
+            flight = _Flight(call, started, now)
             earlier = self._calls.get(call.member.key)
             if earlier is not None and earlier.is_under_way:
                 flight.failure = CallFailure(

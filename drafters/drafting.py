@@ -140,22 +140,24 @@ class Drafting:
             )
             for one in (step.wanted[index] for index in indexes)
         )
-        limit_ms = self._configs[key[0]].deadline_ms
-        left_s = self._left_s(step, key, any(one.context is not None for one in requests))
+        config, now = self._configs[key[0]], self._clock()
+        opens = any(one.context is not None for one in requests)
+        left_s = step.started + self._deadline_ms(step, key, config, opens=opens) / 1e3 - now
         if left_s <= 0 or not requests:
             self._give_up(step, indexes, "late")
             return None
         batch = DraftBatch(requests, self._fleet.take_closed(member))
-        return Call(member, batch, left_s, limit_ms / 1e3)
+        return Call(member, batch, left_s, step.started + config.deadline_ms / 1e3 - now)
 
-    def _left_s(self, step: Step, key: MemberKey, opens: bool) -> float:
-        config = self._configs[key[0]]
+    def _deadline_ms(
+        self, step: Step, key: MemberKey, config: DrafterConfig, *, opens: bool
+    ) -> float:
         deadline_ms = self._deadlines.deadline_ms(
             key, config.min_deadline_ms, config.deadline_ms, opens=opens
         )
         if step.worth_ms is not None:
             deadline_ms = min(deadline_ms, step.worth_ms)
-        return step.started + deadline_ms / 1e3 - self._clock()
+        return deadline_ms
 
     def _give_up(self, step: Step, indexes: Sequence[int], status: str) -> None:
         for index in indexes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import cast
 
 import pytest
@@ -123,6 +124,18 @@ def test_a_late_worker_costs_one_deadline_and_no_pile(live_client: DrafterClient
     until(lambda: one(live_client).draft.token_ids == (3, 4))
     assert status(live_client)["up"] is True
     assert status(live_client)["away_since"] is None
+
+
+def test_time_spent_before_a_call_is_sent_does_not_excuse_the_worker() -> None:
+    """A step that waited its whole deadline counts against the worker it waited for."""
+    readings = count()
+    client = make_client(lambda: time.monotonic() + 0.005 * next(readings))
+    worker = Worker()
+    worker.paused = True
+    client.set_members([worker.member()])
+    assert [one(client).status for _ in range(EJECT_AFTER)] == ["late"] * EJECT_AFTER
+    assert one(client).status == "away"
+    client.stop()
 
 
 def test_after_a_late_answer_the_session_goes_on_from_it(client: DrafterClient) -> None:
