@@ -43,8 +43,16 @@ def expected(pair: System) -> list[str]:
     return stream_all(pair, lambda: None)
 
 
-def stream_all(system: System, once_all_stream: Callable[[], object]) -> list[str]:
-    """Stream several replies; call ``once_all_stream`` when each has begun."""
+def stream_all(
+    system: System, once_all_stream: Callable[[], object], **speculation: object
+) -> list[str]:
+    """Stream several replies; call ``once_all_stream`` when each has begun.
+
+    Args:
+        system: Whom to ask.
+        once_all_stream: What to do then.
+        speculation: What the requests say about it; a draft may come or not if they say nothing.
+    """
     client = openai_client(system.base_url)
     begun = threading.Barrier(NUM_STREAMS + 1, timeout=120)
 
@@ -58,7 +66,7 @@ def stream_all(system: System, once_all_stream: Callable[[], object]) -> list[st
             temperature=0.8,
             seed=index,
             max_tokens=MAX_TOKENS,
-            extra_body={"ignore_eos": True},
+            extra_body={"ignore_eos": True, "speculation": speculation},
         ):
             text += "".join(choice.delta.content or "" for choice in chunk.choices)
             if text and not has_begun:
@@ -91,14 +99,15 @@ def drafter_views(system: System) -> list[dict[str, Any]]:
 
 
 def test_the_drafters_worker_is_killed(pair: System, expected: list[str]) -> None:
+    always = {"drafter": "prompt_lookup", "gamma": 4}
     without = sum(view["done_without"] for view in drafter_views(pair))
-    assert stream_all(pair, lambda: kill_one(pair, "DrafterWorker")) == expected
+    assert stream_all(pair, lambda: kill_one(pair, "DrafterWorker"), **always) == expected
     after = drafter_views(pair)
     assert sum(view["done_without"] for view in after) > without
     pair.wait_until(
         lambda: all(view["up"] for view in drafter_views(pair)), "the drafter to come back"
     )
-    assert stream_all(pair, lambda: None) == expected
+    assert stream_all(pair, lambda: None, **always) == expected
     assert sum(view["drafts"] for view in drafter_views(pair)) > sum(
         view["drafts"] for view in after
     )
