@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 # What starts no Ray, so that files of it can run side by side.
 PURE_TESTS := tests/architecture tests/contract tests/k8s tests/statistical tests/unit cluster replicas policy_service drafters models
 # Threads that wait must not burn the cores of those that work, the less the more there is beside.
-export GOMP_SPINCOUNT ?= 3000
+export GOMP_SPINCOUNT ?= 10000
 test test-slow test-drills: export GOMP_SPINCOUNT := 1000
 
 .PHONY: help env serve test check check-lint check-format check-types check-imports fix bench-serve bench-engine bench-drafters bench-routing bench-policy test-k8s test-slow test-drills test-multinode loadtest clean

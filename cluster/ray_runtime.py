@@ -19,6 +19,7 @@ from cluster.config import RayConfig
 from cluster.errors import RayStartError, RayUnreachableError
 from cluster.processes import descendants, end_all
 from models.child_process import with_packages
+from models.precedence import give_way
 
 NAMESPACE = "banditserve"
 JOIN_TIMEOUT_S = 5.0
@@ -36,6 +37,10 @@ _PRIVATE_ENVIRONMENT = {
     # machine, every server of it would listen there.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's default makes all workers nicer than whatever else runs here, the engine's among them.
+    "RAY_worker_niceness": "0",
+    # From the proxy to the Ingress, tokens cost half as much this way.
+    "RAY_SERVE_PROXY_USE_GRPC": "1",
     # What ray.init(runtime_env={"worker_process_setup_hook": ...}) sets for each worker; set for
     # all of them at once, workers that wait for work can be used by any actor.
     "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "cluster.worker_setup.listen_on_loopback",
@@ -117,6 +122,7 @@ class RayRuntime:
             RayStartError: If it does not start.
         """
         _sweep_temp_dirs()
+        give_way()
         os.environ.update(node_environment())
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
@@ -240,5 +246,5 @@ def _worker_environment() -> dict[str, str]:
     """
     return {
         "PYTHONPATH": with_packages(os.environ)["PYTHONPATH"],
-        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "3000"),
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "10000"),
     }

@@ -14,17 +14,19 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import Any
 
-import torch
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from drafters.client import DrafterClient, Member
 from drafters.config import DrafterConfig
 from drafters.membership import watch
+from models.compute_threads import compute_here, compute_once
 from models.paged_model import PagedModel
+from models.precedence import take_precedence
 from models.tokenizer import load_tokenizer
 from policy_service.client import PolicyClient
 from policy_service.config import PolicyConfig
@@ -82,12 +84,13 @@ class VerifierDeployment:
         metrics: MetricsConfig = NO_PORT,
     ) -> None:
         # Ray gives a process one thread a reserved CPU; the forward wants the cores it may use.
-        torch.set_num_threads(config.num_threads or os.cpu_count() or 1)
+        num_threads = config.num_threads or os.cpu_count() or 1
+        compute_here(num_threads)
         self._replica = serve.get_replica_context().replica_id.unique_id
         self._started_at = time.time()
         self._event_loop = asyncio.get_running_loop()
         self._model_name = model_name
-        model = PagedModel(model_path, config)
+        model = compute_once(PagedModel, model_path, config)
         tokenizer = load_tokenizer(model_name, model_path)
         self._limits = Limits(
             vocab_size=model.vocab_size,
@@ -118,8 +121,9 @@ class VerifierDeployment:
             created_at=self._started_at,
         )
         self._recorder = DecisionRecorder(policy_config.decision_log, header)
-        self._step_time = warm_up(model)
-        self._core = EngineCore(
+        self._step_time = compute_once(warm_up, model)
+        self._core = compute_once(
+            EngineCore,
             model,
             self._policy.planner,
             self._drafters,
@@ -131,7 +135,12 @@ class VerifierDeployment:
             on_rounds=self._recorder.record,
         )
         self._engine = EngineLoop(
-            self._core, self._on_step, self._on_stop, config.max_queued, config.stall_s
+            self._core,
+            self._on_step,
+            self._on_stop,
+            config.max_queued,
+            config.stall_s,
+            on_start=partial(_compute_first, num_threads),
         )
         self._sender = TokenSender()
         self._replies: dict[str, asyncio.Future[GenerationResult]] = {}
@@ -274,3 +283,9 @@ class VerifierDeployment:
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(EngineStoppedError(why))
+
+
+def _compute_first(num_threads: int) -> None:
+    """Make the calling thread the one that computes."""
+    take_precedence()
+    compute_here(num_threads)

@@ -30,6 +30,7 @@ from drafters.model_drafting.drafting import GrowthLimits, ModelDrafting
 from drafters.model_drafting.folder import DraftModelFolder, read_folder
 from drafters.model_drafting.session_cache import DraftSession
 from drafters.model_drafting.settings import DraftModelSettings, Shape
+from models.compute_threads import compute_once
 from models.errors import ModelError
 from models.paged_model import PagedModel
 
@@ -154,7 +155,7 @@ def check(params: Mapping[str, Any], target: TargetInfo) -> None:
 
 def _load(folder: DraftModelFolder, settings: DraftModelSettings) -> ModelDrafting:
     try:
-        model = PagedModel(folder.path, settings.paged_model)
+        model = compute_once(PagedModel, folder.path, settings.paged_model)
     except ModelError as error:
         raise DrafterConfigError(f"draft_model: {error}") from error
     largest = settings.max_tokens

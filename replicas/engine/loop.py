@@ -29,6 +29,7 @@ class EngineLoop:
         on_stop: Called once on the engine's thread when it ends, with why (None: it was asked to).
         max_queued: Most requests that may wait.
         stall_s: With work and no step for this long, the engine is unhealthy.
+        on_start: Called first on the engine's thread.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class EngineLoop:
         on_stop: Callable[[BaseException | None], None],
         max_queued: int,
         stall_s: float,
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._core = core
         self._on_step = on_step
         self._on_stop = on_stop
+        self._on_start = on_start
         self._max_queued = max_queued
         self._stall_s = stall_s
         self._changed = threading.Condition()
@@ -111,6 +114,7 @@ class EngineLoop:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
+            self._on_start()
             while self._take_in():
                 self._busy_since = time.monotonic()
                 output = self._core.step()

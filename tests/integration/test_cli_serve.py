@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -64,6 +65,24 @@ def test_the_printed_snippet_answers(system: System) -> None:
 def test_everything_listens_on_loopback_only(system: System) -> None:
     addresses = listening_addresses(set(descendants(system.process.pid)))
     assert addresses == {"127.0.0.1"}
+
+
+def scheduling_policies(pid: int) -> set[int]:
+    """Return those of all threads of a process."""
+    tasks = Path("/proc", str(pid), "task").iterdir()
+    return {os.sched_getscheduler(int(task.name)) for task in tasks}
+
+
+def test_whoever_serves_gives_way_to_the_engine(system: System) -> None:
+    """The engine's thread and its team come first; everything else waits for a free core."""
+    (verifier,) = system.pids("ServeReplica:banditserve:verifier")
+    others = set(descendants(system.process.pid)) - {verifier}
+    assert scheduling_policies(verifier) == {os.SCHED_BATCH, os.SCHED_OTHER}
+    proxies = [pid for pid in others if "ProxyActor" in command_line(pid)]
+    assert proxies
+    for pid in proxies:
+        assert scheduling_policies(pid) == {os.SCHED_BATCH}
+        assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_status_says_that_all_is_up(system: System) -> None:

@@ -97,7 +97,7 @@ volumeMounts:
 {{- $values := .root.Values -}}
 - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: BANDITSERVE_CACHE, value: {{ $values.modelCache.mountPath | quote }}}
-- {name: GOMP_SPINCOUNT, value: "3000"}
+- {name: GOMP_SPINCOUNT, value: "10000"}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
 - {name: RAY_SERVE_STOP_FAILED_ROLLING_UPDATES, value: "1"}
 - {name: RAY_DASHBOARD_MAX_EVENTS_TO_CACHE, value: "1000"}

@@ -89,6 +89,21 @@ def test_requests_are_done_in_order() -> None:
     assert running.why is None
 
 
+def test_the_engines_thread_prepares_itself_first() -> None:
+    names: list[str] = []
+    running = Running(on_start=lambda: names.append(threading.current_thread().name))
+    running.loop.submit(request("a"))
+    running.step()
+    assert names == ["engine"]
+    running.loop.stop()
+
+
+def test_a_thread_that_cannot_prepare_itself_is_a_stopped_engine() -> None:
+    running = Running(on_start=lambda: divmod(1, 0))
+    assert running.stopped.wait(WAIT_S)
+    assert isinstance(running.why, ZeroDivisionError)
+
+
 def test_one_request_too_many_is_refused() -> None:
     running = Running(max_queued=0)
     running.loop.submit(request("a"))
