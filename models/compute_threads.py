@@ -27,15 +27,7 @@ def compute_once(
     Raises:
         Exception: What the function raises.
     """
+    # MKL's number is each thread's own: without this it is OMP_NUM_THREADS', 1 on Ray.
     num_threads = (torch.get_num_threads(),)
-    with ThreadPoolExecutor(1, "compute-once", compute_here, num_threads) as pool:
+    with ThreadPoolExecutor(1, "compute-once", torch.set_num_threads, num_threads) as pool:
         return pool.submit(function, *args, **kwargs).result()
-
-
-def compute_here(num_threads: int) -> None:
-    """Let the calling thread compute with so many threads.
-
-    MKL's number is each thread's own; one that was not told has what ``OMP_NUM_THREADS`` says,
-    which is 1 on Ray.
-    """
-    torch.set_num_threads(num_threads)

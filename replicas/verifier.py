@@ -18,13 +18,14 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+import torch
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from drafters.client import DrafterClient, Member
 from drafters.config import DrafterConfig
 from drafters.membership import watch
-from models.compute_threads import compute_here, compute_once
+from models.compute_threads import compute_once
 from models.paged_model import PagedModel
 from models.precedence import take_precedence
 from models.tokenizer import load_tokenizer
@@ -85,7 +86,7 @@ class VerifierDeployment:
     ) -> None:
         # Ray gives a process one thread a reserved CPU; the forward wants the cores it may use.
         num_threads = config.num_threads or os.cpu_count() or 1
-        compute_here(num_threads)
+        torch.set_num_threads(num_threads)
         self._replica = serve.get_replica_context().replica_id.unique_id
         self._started_at = time.time()
         self._event_loop = asyncio.get_running_loop()
@@ -288,4 +289,4 @@ class VerifierDeployment:
 def _compute_first(num_threads: int) -> None:
     """Make the calling thread the one that computes."""
     take_precedence()
-    compute_here(num_threads)
+    torch.set_num_threads(num_threads)  # MKL's number is each thread's own

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,12 @@ def test_everything_listens_on_loopback_only(system: System) -> None:
 
 
 def scheduling_policies(pid: int) -> set[int]:
-    """Return those of all threads of a process."""
-    tasks = Path("/proc", str(pid), "task").iterdir()
-    return {os.sched_getscheduler(int(task.name)) for task in tasks}
+    """Return those of all threads of a process; some may end meanwhile."""
+    policies = set()
+    for thread_id in os.listdir(f"/proc/{pid}/task"):
+        with suppress(ProcessLookupError):
+            policies.add(os.sched_getscheduler(int(thread_id)))
+    return policies
 
 
 def test_whoever_serves_gives_way_to_the_engine(system: System) -> None:

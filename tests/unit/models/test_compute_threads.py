@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +13,18 @@ from models.compute_threads import compute_once
 from models.precedence import give_way, take_precedence
 from tests.unit.drafters.workers import until
 
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="Linux's scheduling policies")
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has /proc/self/task and SCHED_BATCH"
+)
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    """Let torch compute with three threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
 
 
 def thread_ids() -> set[str]:
@@ -26,33 +38,25 @@ def test_what_is_computed_once_comes_back_or_raises() -> None:
 
 
 @linux_only
+@pytest.mark.usefixtures("three_threads")
 def test_a_team_ends_with_the_thread_that_computed_once() -> None:
     """Teams that stay would have the process's other threads sleep between kernels."""
-    before_num = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        before = thread_ids()
-        sizes = []
+    before = thread_ids()
+    sizes = []
 
-        def compute() -> None:
-            large = torch.ones(1 << 20)
-            large.add_(large)
-            sizes.append(len(thread_ids() - before))
+    def compute() -> None:
+        large = torch.ones(1 << 20)
+        large.add_(large)
+        sizes.append(len(thread_ids() - before))
 
-        compute_once(compute)
-        assert sizes == [3]
-        until(lambda: thread_ids() <= before)
-    finally:
-        torch.set_num_threads(before_num)
+    compute_once(compute)
+    assert sizes == [3]
+    until(lambda: thread_ids() <= before)
 
 
+@pytest.mark.usefixtures("three_threads")
 def test_it_computes_with_as_many_threads_as_the_caller() -> None:
-    before_num = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert compute_once(torch.get_num_threads) == 3
-    finally:
-        torch.set_num_threads(before_num)
+    assert compute_once(torch.get_num_threads) == 3
 
 
 @linux_only
